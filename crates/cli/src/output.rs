@@ -269,7 +269,7 @@ pub(crate) fn scan_verdict(verdict: Verdict) -> String {
     let (style, word) = match verdict {
         Verdict::Sound => (GOOD, "clean"),
         Verdict::CouldNotTell => (ODD, "could not tell"),
-        Verdict::Unsound => (BAD, "found"),
+        Verdict::Unsound => (BAD, "problems found"),
     };
     format!("{style}{word}{style:#}")
 }

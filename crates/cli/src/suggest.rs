@@ -16,8 +16,12 @@ const MAX_NAMES: usize = 3;
 /// Maximum number of verbs in a suggestion.
 const MAX_VERBS: usize = 4;
 
-/// Names of options of other tools that choose tensors.
-const SELECTS: [&str; 5] = ["filter", "grep", "include", "match", "pattern"];
+/// Names of options of other tools, the options of the same use here, and the tip.
+const OTHER_NAMES: [(&[&str], &str, &str); 3] = [
+    (&["filter", "grep", "include", "match", "pattern"], "select", "use --select PATTERN"),
+    (&["dtype", "precision", "type"], "cast", "use --cast, for example --cast f16"),
+    (&["tol", "tolerance", "eps"], "atol", "use --atol for an absolute tolerance, or --rtol for a relative one"),
+];
 
 /// Adds similar file names of the same folder as a hint to an error about a missing file.
 pub(crate) fn with_similar_files(error: Error) -> Error {
@@ -95,11 +99,12 @@ fn verbs_tip(command: &Command, name: &str) -> Option<String> {
     Some(format!("--{name} is an option of {verbs}"))
 }
 
-/// Returns the tip with the option of the verb for the name of a setting, or for another word for `--select`.
+/// Returns the tip with the option of the verb for the name of a setting, or for the name that another tool has for it.
 fn option_tip(verb: &Command, name: &str, arguments: &[OsString]) -> Option<String> {
     let has = |option: &str| verb.get_arguments().any(|own| own.get_long() == Some(option));
-    if SELECTS.contains(&name) && has("select") {
-        return Some("use --select PATTERN".to_owned());
+    let other = OTHER_NAMES.iter().find(|(names, option, _)| names.contains(&name) && has(option));
+    if let Some((.., tip)) = other {
+        return Some((*tip).to_owned());
     }
     let key = name.replace('-', "_");
     let mut settings = registry().iter().flat_map(|format| format.info().settings);

@@ -99,17 +99,14 @@ fn pairs(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> 
     if shown.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new(&[
-        ("status", Align::Left),
-        ("name", Align::Left),
-        ("differ", Align::Right),
-        ("max abs", Align::Right),
-        ("max rel", Align::Right),
-        ("mean abs", Align::Right),
-        ("cosine", Align::Right),
-        ("ULP", Align::Right),
-        ("", Align::Left),
-    ]);
+    const MEASURES: [&str; 6] = ["differ", "max abs", "max rel", "mean abs", "cosine", "ULP"];
+    // Renamed tensors, for example, have no differences to measure.
+    let is_measured = |pair: &&Pair| pair.values.as_ref().is_some_and(|values| !values.same_bits);
+    let measures = if shown.iter().any(is_measured) { &MEASURES[..] } else { &[] };
+    let mut columns = vec![("status", Align::Left), ("name", Align::Left)];
+    columns.extend(measures.iter().map(|name| (*name, Align::Right)));
+    columns.push(("", Align::Left));
+    let mut table = Table::new(&columns);
     let most = if all { shown.len() } else { MAX_ROWS };
     for pair in shown.iter().take(most) {
         let name = match pair.left == pair.right {
@@ -130,7 +127,7 @@ fn pairs(report: &DiffReport, all: bool, output: &mut Output) -> io::Result<()> 
                 }
                 rest.extend(values.oddities());
             }
-            _ => row.extend(std::iter::repeat_n("-".to_owned(), 6)),
+            _ => row.extend(std::iter::repeat_n("-".to_owned(), measures.len())),
         }
         row.push(rest.join("; "));
         table.row(row);
@@ -179,7 +176,7 @@ fn summary(report: &DiffReport, output: &mut Output) -> io::Result<()> {
         (report.count(Status::Values), "with different values"),
         (report.count(Status::Shape), "with different shapes"),
         (report.count(Status::Form), "stored differently"),
-        (report.count(Status::Renamed), "renamed"),
+        (report.count(Status::Renamed), "renamed with equal values"),
         (report.count(Status::Close), "within the tolerance"),
         (report.left_alone.len(), "only on the left"),
         (report.right_alone.len(), "only on the right"),

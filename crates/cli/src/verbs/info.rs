@@ -7,7 +7,7 @@ use crate::{Failure, Outcome};
 use serde::Serialize;
 use std::io::{self, Write};
 use weighbridge::NoteCode;
-use weighbridge::checkpoint::{Checkpoint, Value};
+use weighbridge::checkpoint::{Checkpoint, Role, Value};
 use weighbridge::finding::Verdict;
 use weighbridge::ops::info::{self, Tally};
 use weighbridge::phrase::{Face, Worded};
@@ -114,9 +114,20 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
             },
         )?;
         let dtypes = info.by_dtype.iter().map(|(dtype, tally)| (dtype.name(), tally));
-        let roles = info.by_role.iter().map(|(role, tally)| (*role, tally));
-        for (name, tally) in dtypes.chain(roles) {
+        for (name, tally) in dtypes {
             line("", format!("{DIM}{name}: {}{DIM:#}", count(tally)))?;
+        }
+        // Buffers have the role of parameters; above they are excluded.
+        for (role, tally) in &info.by_role {
+            let mut tally = *tally;
+            if *role == Role::Parameter.as_str() && info.buffers.tensors > 0 {
+                tally.tensors = tally.tensors.saturating_sub(info.buffers.tensors);
+                tally.bytes = tally.bytes.saturating_sub(info.buffers.bytes);
+                line("", format!("{DIM}buffer: {}{DIM:#}", count(&info.buffers)))?;
+            }
+            if tally.tensors > 0 {
+                line("", format!("{DIM}{role}: {}{DIM:#}", count(&tally)))?;
+            }
         }
     }
     let mut pairs = checkpoint.metadata.iter().take(SHOWN_PAIRS).peekable();

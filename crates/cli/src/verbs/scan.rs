@@ -158,7 +158,7 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
         let count = |verdict| report.files.iter().filter(|file| file.verdict() == verdict).count();
         let counts = [
             (count(Verdict::Sound), "clean"),
-            (count(Verdict::Unsound), "found"),
+            (count(Verdict::Unsound), "with problems"),
             (count(Verdict::CouldNotTell), "could not tell"),
         ];
         let counts = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
@@ -171,7 +171,8 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
         )?;
         let found = report.files.iter().filter(|file| file.verdict() == Verdict::Unsound);
         output.first_rows(found, |output, file| {
-            writeln!(output, "{HEADING}found    {HEADING:#} {}", escape(&file.label))
+            let label = if running(file).next().is_some() { "dangerous" } else { "problems" };
+            writeln!(output, "{HEADING}{label:<9}{HEADING:#} {}", escape(&file.label))
         })?;
     }
     Ok(())
@@ -203,15 +204,23 @@ fn headline(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
         (Verdict::Unsound, _) if !imports.is_empty() => {
             format!(", loading it {verb} {}", first_and_more(names, MAX_CALLS))
         }
-        (Verdict::Unsound, _) => format!(" ({})", categories.join(", ")),
+        (Verdict::Unsound, _) => match running(file).next() {
+            Some(finding) => format!(": {}", escape(&finding.text)),
+            None => format!(" ({})", categories.join(", ")),
+        },
         (_, Some(format)) => format!(" ({format})"),
         (_, None) => " (unknown format)".to_owned(),
     };
-    let word = match verdict {
-        Verdict::Unsound if categories.contains(&Category::Code.as_str()) => dangerous(),
-        verdict => scan_verdict(verdict),
-    };
+    let word = if running(file).next().is_some() { dangerous() } else { scan_verdict(verdict) };
     writeln!(output, "{HEADING}{label}:{HEADING:#} {word}{why}")
+}
+
+/// Findings of code that runs when the file is loaded or used.
+fn running(file: &ScannedFile) -> impl Iterator<Item = &Finding> {
+    let runs = |finding: &&Finding| {
+        finding.severity == Severity::Error && Category::of(finding.code.as_str()) == Category::Code
+    };
+    file.scan.findings.iter().filter(runs)
 }
 
 /// Prints findings; one that repeats at several places is printed once.
@@ -246,7 +255,8 @@ fn imports(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
     }
     output.first_rows(seen, |output, (GlobalFinding { module, name, judgement, .. }, count)| {
         let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
-        let line = format!("{} {}.{}{times}", judgement.as_str(), escape(module), escape(name));
+        let word = if let ImportVerdict::Pattern(_) = judgement { "conditional" } else { judgement.as_str() };
+        let line = format!("{word} {}.{}{times}", escape(module), escape(name));
         match judgement.text() {
             "" => writeln!(output, "  import {line}"),
             text => writeln!(output, "  import {line}{DIM}  {}{DIM:#}", escape(text)),

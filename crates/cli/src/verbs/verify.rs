@@ -7,6 +7,7 @@ use crate::streams::shown_of;
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::io::{self, Write};
 use weighbridge::Error;
 use weighbridge::check::{Account, Use};
@@ -103,9 +104,15 @@ fn text(
     // One line per file, for at most this number of files without --account.
     const MANY: usize = 8;
     let shown = if account { report.files.len() } else { MANY };
+    let mut before = HashSet::new();
     for file in report.files.iter().take(shown) {
-        // The name of a single file is printed above already.
-        let name = if report.files.len() > 1 { format!("{}: ", escape(&file.file)) } else { String::new() };
+        let name = match (report.files.len(), before.insert(&file.file)) {
+            // The name of a single file is printed above already.
+            (1, _) => String::new(),
+            (_, true) => format!("{}: ", escape(&file.file)),
+            // For example tensors that are numbers in a pickle.
+            (_, false) => format!("{}, made while reading: ", escape(&file.file)),
+        };
         line("bytes", format!("{name}{}", sums(file)))?;
     }
     if report.files.len() > shown {

@@ -283,6 +283,9 @@ impl TensorEntry {
                 phrase!["remove ", cast, ", or write another format"]
             }
             Some(cast) => phrase!["use ", Opt::Cast.with("f32"), format_args!(" instead of {}", cast.to)],
+            None if matches!(self.stored, DType::C64 | DType::C128) => {
+                phrase!["a complex tensor cannot be cast; exclude it with ", Opt::Drop.with(self.name())]
+            }
             None => phrase!["use ", Opt::Cast.with("f32")],
         }
     }

@@ -119,10 +119,8 @@ impl Program {
         let limits = Limits { header_bytes: u64::MAX, ..Limits::default() };
         match topology.form {
             "onnx" => {
-                Err(Error::mismatch("other-form", "the program is an ONNX graph, not a Paddle program")
-                    .expected("program-desc or pir")
-                    .found(topology.form)
-                    .hint("write an ONNX model, or the tensors alone to a format such as .safetensors"))
+                Err(Error::mismatch("other-form", "the model has an ONNX graph, and this needs a Paddle program")
+                    .hint("an ONNX model can be written as ONNX, and its tensors alone to formats such as .safetensors"))
             }
             "pir" => Ok(Self::Pir(Box::new(PirProgram::parse(&topology.bytes, &limits)?))),
             _ => Ok(Self::Desc(Box::new(ProgramDesc::parse(&topology.bytes, &limits)?))),

@@ -50,7 +50,7 @@ fn combined(checkpoint: &Checkpoint) -> Vec<Finding> {
                 "no-program",
                 "names, shapes and the number of tensors cannot be checked without a program",
             )
-            .hint(phrase!["use ", Opt::Program.any("FILE"), " to name the program"]),
+            .hint(phrase!["give the program with ", Opt::Program.any("FILE")]),
         ];
     };
     let parameters = topology.parameters();

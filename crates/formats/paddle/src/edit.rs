@@ -18,9 +18,8 @@ fn program(checkpoint: &Checkpoint) -> Result<(Program, Arc<Topology>)> {
     let topology = checkpoint.topology.clone().ok_or_else(|| {
         Error::mismatch("no-program", "the model has no program to change").in_file(&checkpoint.label).hint(
             phrase![
-                "use ",
-                Opt::Program.any("FILE"),
-                " to name a program outside the folder of the parameters"
+                "give a program of another folder with ",
+                Opt::Program.any("FILE")
             ],
         )
     })?;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use weighbridge_core::error::Result;
+use weighbridge_core::ErrorCode;
+use weighbridge_core::error::{Error, Result};
 use weighbridge_core::source::{Folder, SourceRef};
 use weighbridge_format::{FormatOptions, WrapFiles};
 use weighbridge_io::source::{FileSource, LocalFolder};
@@ -22,7 +23,14 @@ impl ReadOptions {
     /// # Errors
     /// [`weighbridge_core::Kind::Io`] and [`weighbridge_core::Kind::Usage`] if the file cannot be read.
     pub fn of_program(path: &Path) -> Result<Self> {
-        let program: Option<SourceRef> = Some(Arc::new(FileSource::open(path)?));
+        let is_folder = |error: &Error| error.code() == ErrorCode::NotAFile;
+        let opened = FileSource::open(path).map_err(|error| match is_folder(&error) {
+            true => Error::usage("not-a-file", "the program is a folder")
+                .in_file(path.display())
+                .hint("give the path of the program file in it, such as model.pdmodel"),
+            false => error,
+        })?;
+        let program: Option<SourceRef> = Some(Arc::new(opened));
         let program_info = match LocalFolder::around(path) {
             Some((folder, name)) => folder.open(&name.with_extension("pdiparams.info"))?,
             None => None,

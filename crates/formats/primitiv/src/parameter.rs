@@ -110,7 +110,7 @@ impl Parameter {
         let read = || {
             let mut reader = Reader::new(source.clone(), options)?;
             reader.expect(FileKind::Parameter)?;
-            let raw = reader.parameter()?;
+            let raw = reader.parameter(&TensorPath::value())?;
             let notes = reader.finish()?;
             Ok((Self::from_raw(&source, raw, with_stats)?, notes))
         };

@@ -172,7 +172,8 @@ impl<'a> Reader<'a> {
         Ok(RawTensor { shape, offset })
     }
 
-    pub(super) fn parameter(&mut self) -> Result<RawParameter> {
+    /// Reads a parameter; the path names its tensors in errors.
+    pub(super) fn parameter(&mut self, path: &TensorPath) -> Result<RawParameter> {
         let at = self.wire.position();
         let value = self.tensor()?;
         if value.shape.batch() > 1 {
@@ -193,7 +194,7 @@ impl<'a> Reader<'a> {
         for _ in 0..count {
             places.push(self.wire.position());
             let name = self.wire.name("the name of a stat", self.options.limits.name_bytes)?;
-            let tensor = self.tensor()?;
+            let tensor = self.tensor().map_err(|e| e.on_tensor(format_args!("{path}/{name}")))?;
             stats.push((name, tensor));
         }
         self.keep_first(&mut stats, &places, "duplicate-stat", "a stat")?;
@@ -209,7 +210,7 @@ impl<'a> Reader<'a> {
     pub(super) fn entry(&mut self) -> Result<RawEntry> {
         let at = self.wire.position();
         let path = self.address()?;
-        let parameter = self.parameter().map_err(|e| e.on_tensor(&path))?;
+        let parameter = self.parameter(&path).map_err(|e| e.on_tensor(&path))?;
         Ok(RawEntry { at, path, parameter })
     }
 

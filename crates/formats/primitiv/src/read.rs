@@ -37,7 +37,7 @@ fn read(source: SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
             checkpoint.tensors.push(entry(&source, TensorPath::value(), &tensor, None)?);
         }
         FileKind::Parameter => {
-            let parameter = reader.parameter()?;
+            let parameter = reader.parameter(&TensorPath::value())?;
             push_parameter(&mut checkpoint, &source, &TensorPath::value(), parameter, &mut names)?;
         }
         FileKind::Model => {
@@ -63,7 +63,7 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     match reader.kind() {
         FileKind::Shape => drop(reader.shape()?),
         FileKind::Tensor => drop(reader.tensor()?),
-        FileKind::Parameter => drop(reader.parameter()?),
+        FileKind::Parameter => drop(reader.parameter(&TensorPath::value())?),
         FileKind::Model => drop(reader.model()?),
         FileKind::Optimizer => drop(reader.optimizer()?),
     }

@@ -116,7 +116,7 @@ impl<'a> Walk<'a> {
         }
         self.composites.finish(&mut self.checkpoint);
         let notes = [
-            ("unknown-class", self.unknown, " omitted; the tensors inside are kept"),
+            ("unknown-class", self.unknown, " omitted; tensors inside, if any, are kept"),
             ("unknown-class", self.inert, ": omitted"),
         ];
         for (code, kinds, what) in notes {

@@ -32,7 +32,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     if was_object(checkpoint) {
         let keys =
             checkpoint.metadata.iter().map(|(key, _)| key).filter(|&key| key != Metadata::MODULE_VERSIONS);
-        let without = first_and_more(keys.map(escape_text), MAX_NAMED);
+        let without = first_and_more(keys.map(|key| format!("`{}`", escape_text(key))), MAX_NAMED);
         let kept = if without.is_empty() { "its structure".to_owned() } else { without };
         let detail = format!(
             "the checkpoint becomes a flat state dict: only Weighbridge can read {kept} from the new file; torch.load returns the tensors only"

@@ -3,6 +3,7 @@
 use crate::check::{Account, FileExtents, Outline, Use, account, held};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
+use crate::FindingCode;
 use crate::finding::Finding;
 use crate::formats;
 use crate::limits::Limits;
@@ -33,7 +34,7 @@ pub fn accounts(checkpoint: &Checkpoint, opened: Option<&SourceRef>, limits: &Li
     let mut all = Accounts::default();
     for held in held(&checkpoint.tensors, &others) {
         let (file, findings) = one(checkpoint, &held, limits)?;
-        all.findings.extend(findings);
+        all.findings.extend(findings.into_iter().map(|finding| explained(finding, checkpoint)));
         all.findings.extend(beyond(&file));
         all.files.push(file);
     }
@@ -58,7 +59,7 @@ fn one(checkpoint: &Checkpoint, held: &FileExtents<'_>, limits: &Limits) -> Resu
         Err(error) => {
             let Some(finding) = Finding::from_error(&error) else { return Err(error) };
             // The error itself was reported before, if it is one; here it only prevents an account of the bytes.
-            let text = weighbridge_core::phrase!["the use of the bytes is unknown: ", finding.text];
+            let text = weighbridge_core::phrase!["the use of the file's bytes is unknown: ", finding.text];
             let file = held.source.label();
             let finding = Finding::unchecked("bytes-unaccounted", text).in_file(file);
             let mut rest = Outline::default();
@@ -67,6 +68,19 @@ fn one(checkpoint: &Checkpoint, held: &FileExtents<'_>, limits: &Limits) -> Resu
             Ok((account, vec![finding]))
         }
     }
+}
+
+/// Explains unclaimed bytes at the place of the damage.
+fn explained(mut finding: Finding, checkpoint: &Checkpoint) -> Finding {
+    let lost = checkpoint.damage.as_deref().and_then(|damage| damage.lost.first());
+    if let Some(lost) = lost
+        && finding.code == FindingCode::TrailingBytes
+        && lost.offset.is_some()
+        && lost.offset == finding.offset
+    {
+        finding.text = format!("the last bytes of the file are the beginning of {}", lost.name).into();
+    }
+    finding
 }
 
 /// Note on storages larger than their tensors: PyTorch saves the whole storage of a view.

@@ -17,7 +17,8 @@ pub(super) const ROWS: &[Row] = &[
     row("fc", "fc gemm_epilogue", "Input W Bias", "Out", fc),
     row("fused_conv2d fused_conv3d", "fused_conv2d fused_conv3d fused_depthwise_conv2d", "Input Filter Bias ResidualData", "Output", conv),
     row("fused_elementwise_add fused_elementwise_sub fused_elementwise_mul fused_elementwise_div", "fused_elementwise_add fused_elementwise_sub fused_elementwise_mul fused_elementwise_div", "X Y", "Out", elementwise),
-    row("fused_matmul", "fused_matmul", "X Y ResidualData", "Out", matmul),
+    row("fused_matmul", "fused_matmul", "X Y ResidualData", "Out", matmul)
+        .renamed("fused_reshape_x=fused_reshape_X fused_transpose_x=fused_transpose_X fused_reshape_y=fused_reshape_Y fused_transpose_y=fused_transpose_Y fused_reshape_out=fused_reshape_Out fused_transpose_out=fused_transpose_Out"),
     row("fused_transpose", "fused_transpose", "X", "Out XShape", transpose),
     row("fused_softplus", "fused_softplus", "X", "Out", softplus),
     row("fused_elemwise_activation fused_elemwise_add_activation", "fused_elemwise_activation fused_elemwise_add_activation", "X Y", "Out IntermediateOut", elementwise_activation),
@@ -174,6 +175,7 @@ fn fc(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let y = biased(b, op, y, "Bias")?;
     let y = activate(b, op, op.text("activation_type", ""), y)?;
     let y = finish(b, op, y)?;
+    let y = reshaped(b, op, y, "fused_reshape2_shape");
     b.bind(op, "Out", y);
     Ok(())
 }
@@ -209,12 +211,17 @@ fn elementwise(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Reshapes a value by an attribute, if present.
+fn reshaped(b: &mut Builder<'_>, op: &Op<'_>, x: Value, shape: &str) -> Value {
+    match op.ints(shape).filter(|sizes| !sizes.is_empty()) {
+        Some(sizes) => b.reshape(&x, &sizes),
+        None => x,
+    }
+}
+
 /// Reshapes and transposes a value by attributes, if present.
 fn rearranged(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, shape: &str, order: &str) -> Result<Value> {
-    let y = match op.ints(shape).filter(|sizes| !sizes.is_empty()) {
-        Some(sizes) => b.reshape(x, &sizes),
-        None => x.clone(),
-    };
+    let y = reshaped(b, op, x.clone(), shape);
     permuted(b, op, &y, order)
 }
 
@@ -260,10 +267,7 @@ fn matmul(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     };
     let y = finish(b, op, y)?;
     let y = permuted(b, op, &y, "fused_transpose_Out")?;
-    let y = match op.ints("fused_reshape_Out").filter(|sizes| !sizes.is_empty()) {
-        Some(sizes) => b.reshape(&y, &sizes),
-        None => y,
-    };
+    let y = reshaped(b, op, y, "fused_reshape_Out");
     b.bind(op, "Out", y);
     Ok(())
 }
@@ -278,10 +282,7 @@ fn transpose(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.squeeze(&x, &op.ints("fused_squeeze2_axes").unwrap_or_default());
     let y = permuted(b, op, &x, "axis")?;
     let y = b.unsqueeze(&y, &op.ints("fused_unsqueeze2_axes").unwrap_or_default());
-    let y = match op.ints("fused_reshape2_shape").filter(|sizes| !sizes.is_empty()) {
-        Some(sizes) => b.reshape(&y, &sizes),
-        None => y,
-    };
+    let y = reshaped(b, op, y, "fused_reshape2_shape");
     b.bind(op, "Out", y);
     Ok(())
 }

@@ -55,10 +55,9 @@ pub(super) fn name_in_order(
             "no-names",
             phrase![
                 format_args!(
-                    "{label} has no names, and no program with names was found: tensors are numbered; use "
+                    "{label} has no names, and no program with names was found: tensors are numbered; give the program with "
                 ),
-                Opt::Program.any("FILE"),
-                " to name the program"
+                Opt::Program.any("FILE")
             ],
         )];
     };

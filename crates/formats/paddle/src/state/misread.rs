@@ -54,7 +54,7 @@ fn roles(checkpoint: &Checkpoint, role_from_key: &HashSet<&str>) -> Option<Loss>
     let mut others = checkpoint.tensors.iter().filter(other);
     let first = others.next()?;
     let detail = format!(
-        "roles dropped: a state does not store them ({} has the role {})",
+        "roles dropped: a Paddle state file does not store them ({} has the role {})",
         first.name(),
         first.role.as_str()
     );

@@ -106,9 +106,9 @@ fn needed<'a>(program: Option<&'a Edited>, checkpoint: &Checkpoint) -> Result<&'
         Error::mismatch("no-program", "this kind of model needs a program, and the model has none")
             .in_file(&checkpoint.label)
             .hint(phrase![
-                "use ",
+                "give the program with ",
                 Opt::Program.any("FILE"),
-                " to name a program, or write the parameters alone with ",
+                ", or write the parameters alone with ",
                 Opt::Kind.with("combined"),
                 " or ",
                 Opt::Kind.with("state")

@@ -117,7 +117,7 @@ pub(super) fn combined(
         losses.push(Loss::new(
             "names",
             "all tensors",
-            "names dropped: a combined file has no names; its program has them",
+            "names dropped: a .pdiparams file (kind combined) stores tensors without names, in the order of a program",
         ));
     }
     for Stored { entry, .. } in &stored {

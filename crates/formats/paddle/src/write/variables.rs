@@ -171,7 +171,7 @@ fn against_program<'a>(
             .hint(phrase![
                 "the program may belong to another model; use ",
                 Opt::Kind.with("state"),
-                " or combined to write the tensors without it"
+                " to write the tensors without it"
             ]));
         }
         if let Some(dtype) = variable.dtype.filter(|_| !quantized.admits_dtype(variable, entry.dtype())) {

@@ -137,7 +137,7 @@ fn columnless(table: &Table) -> Option<Loss> {
 fn untyped(entry: &TensorEntry) -> Option<Loss> {
     let dtype = entry.dtype();
     (dtype != DType::F32).then(|| {
-        let rounded = if dtype.cast_is_exact(DType::F32) { "" } else { ", some of them rounded" };
+        let rounded = if dtype.cast_is_exact(DType::F32) { "" } else { ", with rounding" };
         let detail = format!("dtype {dtype} dropped: text is read as f32{rounded}");
         Loss::new("dtype-lost", entry.name(), detail)
     })

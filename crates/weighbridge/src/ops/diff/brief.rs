@@ -3,6 +3,7 @@
 use super::Change;
 use crate::checkpoint::{Attributes, Checkpoint, Metadata, Value};
 use crate::formats::{self, Format};
+use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -83,6 +84,8 @@ pub(super) fn attributes(left: &Attributes, right: &Attributes, all: bool, chang
     below("", &pairs(left, all), &pairs(right, all), &|_, _, _| false, 0, changes);
 }
 
+type JsonMap = serde_json::Map<String, Json>;
+
 /// Keys with values.
 type Pairs<'a> = Vec<(Cow<'a, str>, &'a Value)>;
 
@@ -97,6 +100,25 @@ fn pairs(value: &Value) -> Option<Pairs<'_>> {
     keys.sort_unstable();
     keys.dedup();
     (keys.len() == all.len()).then_some(pairs)
+}
+
+/// Parses a text that is JSON, such as the configuration of a checkpoint.
+fn from_text(value: &Value) -> Option<Json> {
+    let Value::Text(text) = value else { return None };
+    serde_json::from_str(text).ok()
+}
+
+/// Adds the differences of two JSON objects, by the path of keys. Their parser limits the depth.
+fn below_json(above: &str, left: &JsonMap, right: &JsonMap, changes: &mut Vec<Change>) {
+    let new = right.keys().filter(|key| !left.contains_key(*key));
+    for key in left.keys().chain(new) {
+        let what = excerpt(&format!("{above}/{key}"), 0);
+        match (left.get(key), right.get(key)) {
+            (a, b) if a == b => {}
+            (Some(Json::Object(a)), Some(Json::Object(b))) => below_json(&what, a, b, changes),
+            (a, b) => changes.push(change(what, a.map(Json::to_string), b.map(Json::to_string))),
+        }
+    }
 }
 
 /// Adds the differences of these pairs. True where any of them differs, ignored or not.
@@ -122,7 +144,11 @@ fn below(
         if left_out(&what, a, b) {
             continue;
         }
-        if let (Some(a), Some(b)) = (a, b)
+        if let (Some(Json::Object(a)), Some(Json::Object(b))) = (a.and_then(from_text), b.and_then(from_text))
+            && a != b
+        {
+            below_json(&what, &a, &b, changes);
+        } else if let (Some(a), Some(b)) = (a, b)
             && depth < MAX_DEPTH
             && let (Some(a), Some(b)) = (pairs(a), pairs(b))
         {

@@ -16,6 +16,9 @@ use weighbridge::text::{escape, first_and_more};
 /// Maximum characters of a metadata value in text; JSON has all.
 const SHOWN_TEXT: usize = 200;
 
+/// Role of tensors that are not trained.
+const BUFFER: &str = "buffer";
+
 /// Maximum tied tensors in text; JSON has all.
 const SHOWN_TIES: usize = 3;
 
@@ -63,6 +66,26 @@ impl Report for Opened {
     }
 }
 
+/// Returns the tensors by role. Parameters that are buffers by name or type are counted as buffers.
+fn roles(info: &info::Info) -> Vec<(&'static str, Tally)> {
+    let mut roles = info.by_role.clone();
+    if info.buffers.tensors > 0 {
+        if let Some((_, tally)) = roles.iter_mut().find(|(role, _)| *role == Role::Parameter.as_str()) {
+            tally.tensors = tally.tensors.saturating_sub(info.buffers.tensors);
+            tally.bytes = tally.bytes.saturating_sub(info.buffers.bytes);
+        }
+        match roles.iter_mut().find(|(role, _)| *role == BUFFER) {
+            Some((_, tally)) => {
+                tally.tensors += info.buffers.tensors;
+                tally.bytes += info.buffers.bytes;
+            }
+            None => roles.push((BUFFER, info.buffers)),
+        }
+    }
+    roles.retain(|(_, tally)| tally.tensors > 0);
+    roles
+}
+
 fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::Result<()> {
     let (warnings, notes): (Vec<_>, Vec<_>) =
         checkpoint.notes.iter().cloned().partition(|note| note.code == NoteCode::RunsCode);
@@ -92,8 +115,8 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
     line("tensors", human_count(info.total.tensors))?;
     if info.total.tensors > 0 {
         let mut without = Vec::new();
-        if info.buffers.tensors > 0 {
-            without.push(human_counted(info.buffers.tensors, "buffer"));
+        if let Some((_, buffers)) = roles(info).iter().find(|(role, _)| *role == BUFFER) {
+            without.push(human_counted(buffers.tensors, "buffer"));
         }
         if !info.tied.is_empty() {
             without.push(human_counted(info.tied.len() as u64, "tied tensor"));
@@ -117,17 +140,8 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
         for (name, tally) in dtypes {
             line("", format!("{DIM}{name}: {}{DIM:#}", count(tally)))?;
         }
-        // Buffers have the role of parameters; above they are excluded.
-        for (role, tally) in &info.by_role {
-            let mut tally = *tally;
-            if *role == Role::Parameter.as_str() && info.buffers.tensors > 0 {
-                tally.tensors = tally.tensors.saturating_sub(info.buffers.tensors);
-                tally.bytes = tally.bytes.saturating_sub(info.buffers.bytes);
-                line("", format!("{DIM}buffer: {}{DIM:#}", count(&info.buffers)))?;
-            }
-            if tally.tensors > 0 {
-                line("", format!("{DIM}{role}: {}{DIM:#}", count(&tally)))?;
-            }
+        for (role, tally) in roles(info) {
+            line("", format!("{DIM}{role}: {}{DIM:#}", count(&tally)))?;
         }
     }
     let mut pairs = checkpoint.metadata.iter().take(SHOWN_PAIRS).peekable();

@@ -17,6 +17,7 @@ mod rewrite;
 mod scan;
 mod show;
 mod skeleton;
+mod tensor_plan;
 #[cfg(test)]
 mod tests;
 mod typed;

@@ -14,7 +14,6 @@ use weighbridge_core::checkpoint::{Checkpoint, Note, Role, TensorEntry, TensorPa
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::phrase;
-use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, SourceRef};
@@ -175,10 +174,10 @@ fn check_name(name: &str, path: &TensorPath, limits: &Limits) -> Result<()> {
 fn skipped(described: &Described) -> Option<String> {
     let number = described.header.dtype;
     match number {
-        dtype::STRING => Some("text".to_owned()),
-        0 => Some("without a dtype".to_owned()),
+        dtype::STRING => Some("holds text, which is not read".to_owned()),
+        0 => Some("has no dtype".to_owned()),
         number if known(number) => None,
-        number => Some(format!("of the unknown dtype {number}")),
+        number => Some(format!("has the unknown dtype {number}")),
     }
 }
 
@@ -303,6 +302,12 @@ fn inside(
         [first, ..] => {
             for run in &runs {
                 check_field(described, run)?;
+                if run.field != first.field {
+                    return Err(bad("wrong-type", "the elements are stored in two fields", &described.path)
+                        .at(run.at)
+                        .expected("one field")
+                        .found(format_args!("fields {} and {}", first.field, run.field)));
+                }
             }
             let typed = TypedSource::new(source, &runs, dtype, budget)?;
             let found = weighbridge_io::source::Source::len(&typed);
@@ -328,9 +333,5 @@ fn check_field(described: &Described, run: &Run) -> Result<()> {
 
 /// Returns a hint to open the rest of a model without a file.
 pub(crate) fn without_file() -> weighbridge_core::phrase::Phrase {
-    phrase![
-        "copy the file of external data next to the model; ",
-        Opt::Salvage,
-        " opens the tensors of the other files"
-    ]
+    phrase!["copy the file of external data next to the model"]
 }

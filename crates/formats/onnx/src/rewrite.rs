@@ -3,21 +3,21 @@
 //! The [skeleton](crate::skeleton) is written field by field. Fields without changes keep their bytes, and the lengths of messages keep
 //! their form, so an unchanged model is the same file. Changed elements are written as `raw_data`.
 
-use crate::encode::{ALIGNMENT, MIN_EXTERNAL, Message as Out};
+use crate::encode::{ALIGNMENT, Message as Out};
 use crate::external::Place as Outside;
-use crate::graph::{self, Content, Described, FIELDS, FORM, Header, Place, property_key};
-use crate::skeleton::{Message, RAW, is_data};
-use crate::typed::{DOUBLES, FLOATS};
-use crate::wire::{Field, Fields, Value as Wire};
+use crate::graph::{self, Content, Described, FIELDS, FORM, Place, property_key};
+use crate::skeleton::{Message, is_data};
+use crate::tensor_plan::{TensorPlan, is_same};
+use crate::wire::{Field, Fields};
 use crate::{dtype, read};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, TensorEntry, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::plan::{FileBuilder, PlannedFile};
-use weighbridge_core::tensor::Order;
+use weighbridge_core::tensor::{DType, Order};
 use weighbridge_core::topology::Topology;
-use weighbridge_io::source::{RangeSource, SourceRef};
+use weighbridge_io::source::SourceRef;
 
 /// Place of large tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,15 +43,28 @@ pub(crate) struct Rewritten {
 /// Changes of a model, as far as names and types of values are concerned.
 struct Changes<'a> {
     /// Tensors of the model, in order, each with its entry in the index.
-    tensors: Vec<(&'a Described, Option<&'a TensorEntry>)>,
+    tensors: Vec<(&'a Described, Option<Cow<'a, TensorEntry>>)>,
     /// New names of values: by block and old name.
     names: HashMap<(usize, &'a str), String>,
     /// Values with another dtype or shape: by block and old name.
     types: HashMap<(usize, &'a str), (i64, Vec<u64>)>,
+    /// Values that are stored with another dtype, and that operators read as before the cast: by block and old name.
+    casts: HashMap<(usize, &'a str), Cast>,
     /// Removed values: block and name.
     removed: HashSet<(usize, &'a str)>,
-    /// Names of the values of each block, if any value has a new name.
+    /// Names of the values of each block, if any value has a new name or a cast.
     scopes: Vec<HashSet<&'a str>>,
+}
+
+/// Node that gives a value its former dtype.
+#[derive(Debug, Clone)]
+struct Cast {
+    /// Number of the former dtype.
+    to: i64,
+    /// Name of the value with that dtype.
+    name: String,
+    /// True for the result of a node, behind which the cast is; other casts are before the first node.
+    behind: bool,
 }
 
 /// Rewrites the model of a checkpoint that was opened from one.
@@ -65,10 +78,16 @@ pub(crate) fn rewrite(
     data_file: &str,
 ) -> Result<Rewritten> {
     debug_assert_eq!(topology.form, FORM);
+    if let Some(damage) = checkpoint.damage.as_deref() {
+        return Err(Error::mismatch("missing-tensors", "a damaged graph cannot be written as an ONNX model")
+            .in_file(&checkpoint.label)
+            .found(&damage.text)
+            .hint("write the intact tensors to another format, such as .safetensors"));
+    }
     let content = graph::parse_again(topology)?;
     let mut losses: Vec<Loss> = Vec::new();
     let changes = Changes::of(checkpoint, topology, &content, &mut losses)?;
-    let properties = Properties::of(checkpoint, &content.metadata, &mut losses);
+    let properties = Properties::of(checkpoint, &content.metadata, &mut losses)?;
     let mut writer = Writer {
         changes,
         properties,
@@ -107,15 +126,20 @@ impl<'a> Changes<'a> {
             tensors: Vec::with_capacity(content.tensors.len()),
             names: HashMap::new(),
             types: HashMap::new(),
+            casts: HashMap::new(),
             removed: HashSet::new(),
             scopes: Vec::new(),
         };
         let mut missing = Vec::new();
         for one in &content.tensors {
             let entry = by_name.remove(&one.path.to_text());
-            changes.tensors.push((one, entry));
+            let written = match entry {
+                Some(entry) => Some(changes.change(one, entry, content, losses)?),
+                None => None,
+            };
+            changes.tensors.push((one, written));
             match entry {
-                Some(entry) => changes.change(one, entry)?,
+                Some(_) => {}
                 None if read::is_listed(one) => missing.push(one),
                 None if one.header.dtype != dtype::STRING => return Err(not_listed(one)),
                 None => {}
@@ -133,15 +157,22 @@ impl<'a> Changes<'a> {
                 }
             }
         }
-        if !changes.names.is_empty() {
+        if !changes.names.is_empty() || !changes.casts.is_empty() {
             changes.scopes = topology.blocks.iter().map(value_names).collect();
             changes.check_names()?;
+            changes.name_casts();
         }
         Ok(changes)
     }
 
-    /// Records the new name, dtype and shape of a tensor.
-    fn change(&mut self, one: &'a Described, entry: &TensorEntry) -> Result<()> {
+    /// Records the new name, dtype and shape of a tensor, and returns the tensor to write.
+    fn change(
+        &mut self,
+        one: &'a Described,
+        entry: &'a TensorEntry,
+        content: &Content,
+        losses: &mut Vec<Loss>,
+    ) -> Result<Cow<'a, TensorEntry>> {
         let (old, new) = (one.path.to_text(), entry.path.to_text());
         if old != new {
             let prefix = one.prefix.to_text();
@@ -170,7 +201,7 @@ impl<'a> Changes<'a> {
         }
         let (stored, shape, packed) = read::layout(one.header.dtype, &one.header.dims)?;
         if entry.dtype() == stored && entry.shape == shape {
-            return Ok(());
+            return Ok(Cow::Borrowed(entry));
         }
         let number = dtype::number(entry.dtype()).filter(|_| packed.is_none());
         let Some(number) = number else {
@@ -182,10 +213,50 @@ impl<'a> Changes<'a> {
             .expected(format_args!("{stored} {shape}"))
             .found(format_args!("{} {}", entry.dtype(), entry.shape)));
         };
-        if let Some(value) = one.place.value() {
-            self.types.insert((one.block, value), (number, entry.shape.dims().to_vec()));
+        if entry.shape != shape {
+            let detail = "the shape is changed, and the operators are not: check that they accept it";
+            losses.push(Loss::new("shape", entry.name(), detail));
         }
-        Ok(())
+        let is_cast = entry.dtype() != stored;
+        let value = one.place.value();
+        let is_output = |value: &str| content.outputs.iter().any(|output| output == value);
+        if is_cast && value.is_none_or(is_output) {
+            let detail = match value {
+                Some(_) => "the cast is left out: an output of the graph keeps its dtype",
+                None => "the cast is left out: the tensor is part of an operator",
+            };
+            losses.push(Loss::new("dtype-refused", entry.name(), detail));
+            return Ok(Cow::Owned(TensorEntry { cast: None, ..entry.clone() }));
+        }
+        if let Some(value) = value {
+            self.types.insert((one.block, value), (number, entry.shape.dims().to_vec()));
+            if is_cast {
+                check_cast(entry, content)?;
+                let behind = matches!(one.place, Place::Constant(_));
+                let cast = Cast { to: one.header.dtype, name: stored.to_string(), behind };
+                self.casts.insert((one.block, value), cast);
+            }
+        }
+        Ok(Cow::Borrowed(entry))
+    }
+
+    /// Names the results of casts after the values, such as `fc1.weight.f32`.
+    fn name_casts(&mut self) {
+        let mut taken: HashSet<String> = self.names.values().cloned().collect();
+        let is_taken = |name: &str, taken: &HashSet<String>| {
+            taken.contains(name) || self.scopes.iter().any(|scope| scope.contains(name))
+        };
+        let mut keys: Vec<(usize, &'a str)> = self.casts.keys().copied().collect();
+        keys.sort_unstable();
+        for key in keys {
+            let Some(cast) = self.casts.get_mut(&key) else { continue };
+            let mut name = format!("{}.{}", self.names.get(&key).map_or(key.1, String::as_str), cast.name);
+            while is_taken(&name, &taken) {
+                name.push('_');
+            }
+            taken.insert(name.clone());
+            cast.name = name;
+        }
     }
 
     /// Rejects a new name that another value has.
@@ -204,14 +275,42 @@ impl<'a> Changes<'a> {
         Ok(())
     }
 
-    /// Returns the new name of a value that operators in the innermost of `scopes` see, if it changes.
+    /// Returns the block and the old name of a value that operators in the innermost of `scopes` see.
+    fn seen(&self, scopes: &[usize], name: &str) -> Option<(usize, &'a str)> {
+        let own = |block: &usize| Some((*block, *self.scopes.get(*block)?.get(name)?));
+        scopes.iter().rev().find_map(own)
+    }
+
+    /// Returns the new name of a value, if it changes.
     fn new_name(&self, scopes: &[usize], name: &str) -> Option<&str> {
-        for block in scopes.iter().rev() {
-            if let Some(value) = self.scopes.get(*block).and_then(|scope| scope.get(name)) {
-                return self.names.get(&(*block, *value)).map(String::as_str);
-            }
+        self.names.get(&self.seen(scopes, name)?).map(String::as_str)
+    }
+
+    /// Returns the name by which operators read a value, if it changes.
+    fn read_name(&self, scopes: &[usize], name: &str) -> Option<&str> {
+        let key = self.seen(scopes, name)?;
+        self.casts.get(&key).map(|cast| cast.name.as_str()).or_else(|| self.names.get(&key).map(String::as_str))
+    }
+}
+
+/// Fails if the operators of the model cannot cast a tensor back.
+fn check_cast(entry: &TensorEntry, content: &Content) -> Result<()> {
+    let since = |dtype| match dtype {
+        DType::BF16 => 13,
+        DType::F8E4M3 | DType::F8E4M3Fnuz | DType::F8E5M2 | DType::F8E5M2Fnuz => 19,
+        _ => 6,
+    };
+    let first = since(entry.dtype()).max(since(entry.stored));
+    let opset = content.metadata.iter().find(|(key, _)| key == "opset");
+    match opset {
+        Some((_, Value::I64(opset))) if *opset < first => {
+            let text = format!("operators cannot cast {} back to {}", entry.dtype(), entry.stored);
+            Err(Error::unsupported("onnx-dtype", text)
+                .on_tensor(entry.name())
+                .expected(format_args!("opset {first} or later"))
+                .found(format_args!("opset {opset}")))
         }
-        None
+        _ => Ok(()),
     }
 }
 
@@ -269,7 +368,7 @@ struct Properties {
 }
 
 impl Properties {
-    fn of(checkpoint: &Checkpoint, old: &[(String, Value)], losses: &mut Vec<Loss>) -> Self {
+    fn of(checkpoint: &Checkpoint, old: &[(String, Value)], losses: &mut Vec<Loss>) -> Result<Self> {
         let mut all = Self::default();
         let field = |key: &str| match key {
             "producer_name" => Some(2),
@@ -294,7 +393,12 @@ impl Properties {
                         let text = now.cloned().unwrap_or(Value::Text(String::new()));
                         all.fields.insert(number, text);
                     }
-                    _ => losses.push(unchangeable(key)),
+                    (_, Some(now)) => return Err(unchangeable(key, value, now)),
+                    (_, None) => losses.push(Loss::new(
+                        "metadata-dropped",
+                        escape_text(key),
+                        "kept in the file: the graph depends on it",
+                    )),
                 },
             }
         }
@@ -315,12 +419,14 @@ impl Properties {
                 )),
             }
         }
-        all
+        Ok(all)
     }
 }
 
-fn unchangeable(key: &str) -> Loss {
-    Loss::new("metadata-dropped", escape_text(key), "the change is dropped: the graph depends on this value")
+fn unchangeable(key: &str, old: &Value, new: &Value) -> Error {
+    Error::mismatch("belongs-to-a-program", format!("`{}` cannot be changed: the graph depends on it", escape_text(key)))
+        .expected(old.to_json())
+        .found(new.to_json())
 }
 
 /// Files of external data.
@@ -385,6 +491,7 @@ impl<'a> Writer<'a> {
         }
         let mut changed: HashSet<String> = HashSet::new();
         for (one, entry) in &self.changes.tensors {
+            let entry = entry.as_deref();
             if !one.header.is_external {
                 continue;
             }
@@ -416,16 +523,66 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Appends the name by which an operator reads a value.
+    fn put_read(&self, field: &Field<'_>, out: &mut Out) {
+        let scopes = &self.scopes;
+        let read = |name: &[u8]| self.changes.read_name(scopes, &crate::wire::text(name));
+        match field.bytes().filter(|_| !self.changes.scopes.is_empty()).and_then(read) {
+            Some(new) => out.text(field.number, new),
+            None => out.raw(field.raw),
+        }
+    }
+
+    /// Appends the nodes that cast initializers of the block back to their former dtypes.
+    fn put_casts(&self, number: u32, out: &mut Out) {
+        let block = self.scopes.last().copied().unwrap_or(0);
+        let is_own = |((own, _), cast): &(&(usize, &str), &Cast)| *own == block && !cast.behind;
+        let mut casts: Vec<_> = self.changes.casts.iter().filter(is_own).collect();
+        casts.sort_by_key(|((_, value), _)| *value);
+        for ((_, value), cast) in casts {
+            self.put_cast(number, value, cast, out);
+        }
+    }
+
+    fn put_cast(&self, number: u32, value: &str, cast: &Cast, out: &mut Out) {
+        let mut to = Out::default();
+        to.text(1, "to");
+        to.int(3, cast.to);
+        to.int(20, 2);
+        let mut node = Out::default();
+        node.text(1, self.changes.new_name(&self.scopes, value).unwrap_or(value));
+        node.text(2, &cast.name);
+        node.text(4, "Cast");
+        node.message(5, to);
+        out.message(number, node);
+    }
+
     fn message(&mut self, kind: Message, bytes: &[u8], depth: usize) -> Result<Out> {
         let mut out = Out::default();
+        let mut is_first = true;
         for field in Fields::of(bytes) {
             let field = field?;
             match (kind.of_field(field.number), field.bytes()) {
                 (Some(Message::Tensor), Some(inner)) => self.one_tensor(kind, &field, inner, &mut out)?,
                 (Some(child), Some(inner)) => {
+                    let has_casts = child == Message::Node && !self.changes.casts.is_empty();
+                    if has_casts && std::mem::take(&mut is_first) {
+                        self.put_casts(field.number, &mut out);
+                    }
                     let message = self.child(kind, child, inner, depth)?;
                     out.begin(field.tag, message.len(), field.excess);
                     out.append(message);
+                    if has_casts {
+                        let block = self.scopes.last().copied().unwrap_or(0);
+                        for result in results(inner)? {
+                            match self.changes.casts.get(&(block, result.as_str())) {
+                                Some(cast) if cast.behind => {
+                                    self.put_cast(field.number, &result, cast, &mut out);
+                                }
+                                _ => {}
+                            }
+                        }
+                    }
                 }
                 _ => self.leaf(kind, &field, &mut out)?,
             }
@@ -461,7 +618,8 @@ impl<'a> Writer<'a> {
     /// Appends a field that contains no tensors.
     fn leaf(&mut self, kind: Message, field: &Field<'_>, out: &mut Out) -> Result<()> {
         match (kind, field.number) {
-            (Message::Node, 1 | 2) => self.put_name(field, out),
+            (Message::Node, 1) => self.put_read(field, out),
+            (Message::Node, 2) => self.put_name(field, out),
             (Message::Graph, 11..=13) | (Message::Function, 12) => self.value(field, out)?,
             (Message::Function, 4 | 5) => self.put_name(field, out),
             (Message::Graph, 14) if !self.changes.names.is_empty() => self.annotation(field, out)?,
@@ -592,7 +750,7 @@ impl<'a> Writer<'a> {
 
     /// Appends the next tensor, unless it was dropped.
     fn one_tensor(&mut self, kind: Message, field: &Field<'_>, inner: &[u8], out: &mut Out) -> Result<()> {
-        let Some((one, entry)) = self.changes.tensors.get(self.tensor).copied() else {
+        let Some((one, entry)) = self.changes.tensors.get(self.tensor).cloned() else {
             return Err(Error::corrupt("bad-program", "the model has more tensors than when it was opened"));
         };
         self.tensor += 1;
@@ -602,7 +760,7 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         let message = match entry {
-            Some(entry) => self.tensor(one, entry, inner)?,
+            Some(entry) => self.tensor(one, &entry, inner)?,
             None => {
                 let mut same = Out::default();
                 for part in Fields::of(inner) {
@@ -717,131 +875,14 @@ fn put_field(number: u32, value: &Value, out: &mut Out) {
     }
 }
 
-/// Returns true for a tensor with the dtype, shape and bytes of the opened model.
-fn is_same(one: &Described, entry: &TensorEntry) -> bool {
-    let layout = read::layout(one.header.dtype, &one.header.dims);
-    layout.is_ok_and(|(stored, shape, _)| {
-        entry.cast.is_none()
-            && entry.stored == stored
-            && entry.shape == shape
-            && entry.single_extent().is_some_and(|extent| shape.bytes(stored) == Some(extent.len))
-    })
-}
-
-/// Way of writing one tensor.
-struct TensorPlan<'a> {
-    entry: &'a TensorEntry,
-    same_shape: bool,
-    same_dtype: bool,
-    /// Number of the new dtype.
-    number: i64,
-    was_external: bool,
-    external: bool,
-    /// Source and runs of elements in typed fields that are copied.
-    copies: Vec<(SourceRef, u64, u64)>,
-    /// Number of the field with the elements.
-    target: u32,
-    has_raw: bool,
-    is_put: bool,
-    dims_put: bool,
-}
-
-impl<'a> TensorPlan<'a> {
-    fn of(one: &Described, entry: &'a TensorEntry, inner: &[u8], storage: Storage) -> Result<Self> {
-        let Header { dtype: number, dims, is_external, .. } = &one.header;
-        let (stored, shape, _) = read::layout(*number, dims)?;
-        let (same_shape, same_dtype) = (entry.shape == shape, entry.dtype() == stored);
-        let mut markers: Vec<(u32, bool)> = Vec::new();
-        for field in Fields::of(inner) {
-            let field = field?;
-            if is_data(field.number) {
-                markers.push((field.number, matches!(field.value, Wire::Bytes(_))));
-            }
+/// Returns the names of the results of a node.
+fn results(node: &[u8]) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for field in Fields::of(node) {
+        let field = field?;
+        if field.number == 2 {
+            names.extend(field.text());
         }
-        let external = match storage {
-            Storage::AsOpened => *is_external,
-            Storage::External => entry.bytes() >= MIN_EXTERNAL,
-            Storage::Inside => false,
-        };
-        let typed = dtype::typed_field(*number);
-        let count = markers.iter().filter(|(field, _)| *field == typed).count();
-        let mut copies = Vec::new();
-        if !external && is_same(one, entry) && count > 0 {
-            copies = runs_of(entry).filter(|runs| runs.len() == count).unwrap_or_default();
-        }
-        let has_raw = markers.iter().any(|(field, _)| *field == RAW);
-        let is_dense = count == 1 && matches!(typed, FLOATS | DOUBLES) && same_dtype;
-        let is_packed = markers.contains(&(typed, true));
-        let target = if !copies.is_empty() || (!has_raw && is_dense && is_packed) { typed } else { RAW };
-        Ok(Self {
-            entry,
-            same_shape,
-            same_dtype,
-            number: match same_dtype {
-                true => *number,
-                false => dtype::number(entry.dtype()).unwrap_or(0),
-            },
-            was_external: *is_external,
-            external,
-            copies,
-            target,
-            has_raw,
-            is_put: false,
-            dims_put: false,
-        })
     }
-
-    fn put_dims(&mut self, out: &mut Out) {
-        if !self.dims_put {
-            for size in self.entry.shape.dims() {
-                out.int(1, i64::try_from(*size).unwrap_or(i64::MAX));
-            }
-        }
-        self.dims_put = true;
-    }
-
-    /// Appends the elements in place of a field of the skeleton.
-    fn put_data(&mut self, field: &Field<'_>, out: &mut Out) -> Result<()> {
-        if self.external {
-            return Ok(());
-        }
-        let is_target = field.number == self.target;
-        if is_target && !self.copies.is_empty() {
-            let (source, offset, len) = self.copies.remove(0);
-            if field.bytes().is_some() {
-                out.begin(field.tag, len, field.excess);
-            }
-            out.put_copy(Arc::new(RangeSource::new(source, offset, len)?), self.entry.name());
-            self.is_put = true;
-        } else if is_target && field.bytes().is_some() && !self.is_put {
-            out.begin(field.tag, self.entry.bytes(), field.excess);
-            out.put_elements(self.entry);
-            self.is_put = true;
-        } else if self.target == RAW && !self.has_raw && !self.is_put && self.entry.bytes() > 0 {
-            // Elements of a typed field become `raw_data`.
-            self.put_raw(out);
-        } else if field.bytes().is_some() && self.copies.is_empty() && !is_target {
-            out.raw(field.raw);
-        }
-        Ok(())
-    }
-
-    /// Appends the elements as `raw_data`, unless they are written or there are none.
-    fn put_raw(&mut self, out: &mut Out) {
-        if !self.is_put && self.entry.bytes() > 0 {
-            out.elements(RAW, self.entry);
-        }
-        self.is_put = true;
-    }
-}
-
-/// Returns the ranges of encoded elements of a tensor.
-fn runs_of(entry: &TensorEntry) -> Option<Vec<(SourceRef, u64, u64)>> {
-    let extent = entry.single_extent()?;
-    if extent.offset != 0 || extent.len != extent.source.len() {
-        return None;
-    }
-    let parts = extent.source.made_of()?;
-    let is_typed = !parts.is_empty() && parts.iter().all(|part| part.encoded);
-    is_typed.then(|| parts.iter().map(|part| (part.source.clone(), part.offset, part.len)).collect())
+    Ok(names)
 }

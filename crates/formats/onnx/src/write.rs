@@ -18,12 +18,15 @@ const DATA_FILE: &str = "model.onnx.data";
 /// Plans a model with the program of the checkpoint.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     options.check(&crate::INFO)?;
+    if let Some(kind) = options.kind.as_deref().filter(|kind| *kind != MODEL) {
+        return Err(Error::usage("unknown-kind", "unknown kind for onnx").expected(MODEL).found(kind));
+    }
     let Some(topology) = checkpoint.topology.as_deref() else {
         return Err(Error::unsupported(
             "no-program",
             "an ONNX model is a graph, and the source has no program",
         )
-        .hint("convert a Paddle model with its program (.pdmodel or .json), or an ONNX model"));
+        .hint("tensors alone make no graph: convert a Paddle model with its program (.pdmodel or .json), or an ONNX model"));
     };
     let storage = match options.setting(EXTERNAL) {
         Some("yes") => Storage::External,
@@ -62,7 +65,8 @@ fn opened(
     // Text stays in the model; other parts outside the index are lost.
     let kept = |note: &&Note| note.skipped.is_none();
     losses.extend(checkpoint.left_out().filter(kept).map(Note::loss));
-    let mut file = FileBuilder::new(if data.is_empty() { "" } else { MODEL_FILE });
+    let is_folder = storage == Storage::External || !data.is_empty();
+    let mut file = FileBuilder::new(if is_folder { MODEL_FILE } else { "" });
     message.write(&mut file)?;
     if let Some(taken) = data.iter().find(|other| other.name == MODEL_FILE) {
         return Err(Error::unsupported(
@@ -145,6 +149,6 @@ fn unused<'a>(
         .collect();
     let lost = move |entry: &&weighbridge_core::checkpoint::TensorEntry| !stored.contains(&entry.name());
     checkpoint.tensors.iter().filter(lost).map(|entry| {
-        Loss::new("not-in-graph", entry.name(), "dropped: no operator that leads to an output uses it")
+        Loss::new("not-in-graph", entry.name(), "not in the graph: no operator that leads to an output uses it")
     })
 }

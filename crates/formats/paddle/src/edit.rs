@@ -9,7 +9,7 @@ use weighbridge_core::check::variable_names;
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Note, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
-use weighbridge_core::phrase::Opt;
+use weighbridge_core::phrase::{Job, Opt};
 use weighbridge_core::text::escape;
 use weighbridge_core::topology::Topology;
 
@@ -23,6 +23,11 @@ fn program(checkpoint: &Checkpoint) -> Result<(Program, Arc<Topology>)> {
             ],
         )
     })?;
+    if topology.form == "onnx" {
+        return Err(Error::mismatch("other-form", "only Paddle programs can be changed, and this is an ONNX graph")
+            .in_file(&checkpoint.label)
+            .hint(phrase!["rename its tensors with ", Job::Edit.brief()]));
+    }
     Ok((Program::of(&topology)?, topology))
 }
 

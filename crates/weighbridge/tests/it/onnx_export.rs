@@ -86,7 +86,7 @@ fn an_operator_without_translation_is_named_with_its_count_and_first_result() {
     assert!(!export("sigmoid").unwrap().is_empty());
     let error = export("py_func").unwrap_err();
     assert_eq!(error.code().as_str(), "unsupported-operators");
-    assert_eq!(error.found_text(), Some("py_func (2 x, first for i)"));
+    assert_eq!(error.found_text(), Some("py_func (2 times, first result i)"));
 }
 
 #[test]

@@ -97,6 +97,8 @@ pub(super) struct Builder<'a> {
     declared: Vec<HashMap<&'a str, &'a Variable>>,
     scopes: Vec<Scope>,
     initializers: Vec<Initializer>,
+    /// Nodes that cast parameters, before all others.
+    casts: Vec<Node>,
     constants: HashMap<(DType, Vec<i64>, Vec<u8>), String>,
     /// Names of outputs.
     pub(super) fetched: HashSet<String>,
@@ -135,6 +137,7 @@ impl<'a> Builder<'a> {
             declared,
             scopes: vec![Scope::default()],
             initializers: Vec::new(),
+            casts: Vec::new(),
             constants: HashMap::new(),
             fetched: HashSet::new(),
             read: std::cell::OnceCell::new(),
@@ -175,7 +178,7 @@ impl<'a> Builder<'a> {
         if self.declaration(name).is_some_and(|variable| variable.persistable) {
             return Err(Error::mismatch("parameters-missing", "a parameter of the program has no tensor")
                 .on_tensor(weighbridge_core::text::escape(name))
-                .hint("give the folder with the program and its parameters"));
+                .hint("give the folder with the program and its parameters; all parameters that the outputs need are exported"));
         }
         Err(Error::corrupt("bad-program", "an operator reads a variable that no operator assigns")
             .found(weighbridge_core::text::escape(name)))
@@ -221,8 +224,25 @@ impl<'a> Builder<'a> {
         };
         let data = InitializerData::Entry(Box::new(entry.clone()));
         self.initializers.push(Initializer { name: value.name.clone(), data });
+        let value = if entry.cast.is_some() { self.cast_back(value, entry.stored) } else { value };
         self.scopes[0].values.insert(name.to_owned(), value.clone());
         Ok(value)
+    }
+
+    /// Returns a parameter that is stored with another dtype in the dtype of the program. The node is before all others, since
+    /// bodies share the result.
+    fn cast_back(&mut self, stored: Value, dtype: DType) -> Value {
+        let name = self.unique(&format!("{}.{dtype}", stored.name));
+        let to = dtype::number(dtype).unwrap_or(1);
+        self.casts.push(Node {
+            name: String::new(),
+            kind: "Cast".to_owned(),
+            domain: "",
+            inputs: vec![stored.name],
+            outputs: vec![name.clone()],
+            attributes: vec![("to", Attr::Int(to))],
+        });
+        Value { name, dtype, ..stored }
     }
 
     /// Returns the elements of a value, if they are known: those of a constant, or of a small parameter, which is read.
@@ -555,7 +575,8 @@ impl<'a> Builder<'a> {
     /// Takes the graph: its nodes and stored tensors.
     pub(super) fn finish(mut self) -> (Vec<Node>, Vec<Initializer>) {
         let scope = self.scopes.pop().unwrap_or_default();
-        (scope.nodes, self.initializers)
+        self.casts.extend(scope.nodes);
+        (self.casts, self.initializers)
     }
 
     // ---- short forms of common nodes

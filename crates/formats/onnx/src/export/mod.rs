@@ -41,6 +41,7 @@ use weighbridge_core::check::variable_names;
 use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::tensor::DType;
+use weighbridge_core::text::counted;
 use weighbridge_core::topology::{Endpoint, Topology};
 
 pub(crate) use table::{is_supported, supported};
@@ -143,7 +144,7 @@ impl<'a> Exporter<'a> {
             }
         }
         for (kind, (count, first)) in missing {
-            let first = format!("first for {}", weighbridge_core::text::escape(first));
+            let first = format!("first result {}", weighbridge_core::text::escape(first));
             self.refused.insert(kind.to_owned(), (count, first));
         }
         self.refused().map_or(Ok(()), Err)
@@ -159,7 +160,11 @@ impl<'a> Exporter<'a> {
             .iter()
             .take(MAX_SHOWN)
             .map(|(kind, (count, why))| {
-                format!("{} ({count} x, {why})", weighbridge_core::text::escape(kind))
+                format!(
+                    "{} ({}, {why})",
+                    weighbridge_core::text::escape(kind),
+                    counted(*count, "time", "times")
+                )
             })
             .collect();
         if self.refused.len() > MAX_SHOWN {
@@ -170,7 +175,8 @@ impl<'a> Exporter<'a> {
                 "unsupported-operators",
                 "the program has operators that cannot be exported to ONNX",
             )
-            .found(shown.join("; ")),
+            .found(shown.join("; "))
+            .hint("replace these operators in the model, and save the program again with Paddle"),
         )
     }
 

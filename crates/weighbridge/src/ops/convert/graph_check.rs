@@ -26,6 +26,9 @@ impl GraphCheck {
     /// # Errors
     /// [`crate::Kind::Usage`], `not-an-export`, if the target is not an ONNX graph; errors of opening it.
     pub fn of(program: &Topology, target: &Path) -> Result<Self> {
+        if program.form == "onnx" {
+            return Err(Error::usage("not-an-export", "the source is an ONNX model already; an export is checked"));
+        }
         let graph = crate::formats::open(target)?;
         let Some(exported) = graph.topology.as_ref().filter(|topology| topology.form == "onnx") else {
             return Err(Error::usage(
@@ -82,13 +85,18 @@ fn ends(what: &str, program: &[Endpoint], graph: &[Endpoint], differences: &mut 
         if let (Some(expected), Some(found)) = (expected.dtype, found.dtype)
             && expected != found
         {
-            differences.push(format!("{what} {name}: dtype {found}, in the program {expected}"));
+            differences.push(format!(
+                "{what} {name}: {found} in the graph, {expected} as declared in the program (Paddle does not check \
+                 declarations, so compare the outputs of both)"
+            ));
         }
         if let (Some(expected), Some(found)) = (&expected.shape, &found.shape) {
             // A size of -1 is known only at run time.
             let same = |(a, b): (&i64, &i64)| a == b || *a < 0 || *b < 0;
             if expected.len() != found.len() || !expected.iter().zip(found).all(same) {
-                differences.push(format!("{what} {name}: shape {found:?}, in the program {expected:?}"));
+                differences.push(format!(
+                    "{what} {name}: shape {found:?} in the graph, {expected:?} as declared in the program"
+                ));
             }
         }
     }

@@ -21,7 +21,7 @@ pub use values::{Tolerance, Values};
 
 use super::Changes;
 use super::edit::{Rule, apply, suggest};
-use crate::checkpoint::{Checkpoint, Lost, Metadata, Note, Rename, Selection, TensorEntry, TransformReport};
+use crate::checkpoint::{Attributes, Checkpoint, Lost, Metadata, Note, Rename, Selection, TensorEntry, TransformReport};
 use crate::engine::{RunOptions, check_memory};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
@@ -347,6 +347,15 @@ pub fn diff(left: impl AsRef<Path>, right: impl AsRef<Path>, options: &DiffOptio
     Ok(report)
 }
 
+/// Returns the names on the right of tensors whose names in the left file differ.
+fn new_names(left: &Checkpoint, right: &Checkpoint, pairs: &[(usize, usize)]) -> HashMap<String, String> {
+    let name = |entry: &TensorEntry| {
+        entry.text_attribute(Attributes::RENAMED_FROM).map_or_else(|| entry.path.to_text(), str::to_owned)
+    };
+    let both = pairs.iter().filter_map(|&(l, r)| Some((left.tensors.get(l)?, right.tensors.get(r)?)));
+    both.map(|(a, b)| (name(a), name(b))).filter(|(a, b)| a != b).collect()
+}
+
 /// As [`diff`], for opened checkpoints.
 ///
 /// # Errors
@@ -406,7 +415,13 @@ pub(crate) fn diff_checkpoints(
         })
         .collect();
     let programs = match (&left.topology, &right.topology) {
-        (Some(a), Some(b)) => program::compare(a, b, options.metadata),
+        (Some(a), Some(b)) => {
+            let names = new_names(&left, &right, &places);
+            match names.is_empty() {
+                true => program::compare(a, b, options.metadata),
+                false => program::compare(&program::renamed(a, &names), b, options.metadata),
+            }
+        }
         (None, None) => ProgramDiff::default(),
         (a, _) => {
             let side = if a.is_some() { "left" } else { "right" };

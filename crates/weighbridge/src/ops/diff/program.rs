@@ -6,7 +6,7 @@ use crate::ops::program::value;
 use crate::topology::{Block, Endpoint, Operator, Slot, Topology, Variable};
 use serde_json::{Value as Json, json};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Difference between two programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +62,10 @@ pub(super) fn compare(left: &Topology, right: &Topology, all: bool) -> ProgramDi
     for (word, a, b) in [("inputs", &left.feeds, &right.feeds), ("outputs", &left.fetches, &right.fetches)] {
         changes.part(word, None, &endpoints(a), &endpoints(b));
     }
+    // Other forms of a program have other versions.
+    if left.form == right.form {
+        changes.part("versions of operators", None, &versions(left), &versions(right));
+    }
     for number in 0..left.blocks.len().max(right.blocks.len()) {
         changes.block = number;
         match (left.blocks.get(number), right.blocks.get(number)) {
@@ -70,6 +74,26 @@ pub(super) fn compare(left: &Topology, right: &Topology, all: bool) -> ProgramDi
         }
     }
     changes.found
+}
+
+/// Returns the program with new names of values: those of the other side, for tensors that were paired under two names.
+pub(super) fn renamed(topology: &Topology, names: &HashMap<String, String>) -> Topology {
+    let mut renamed = topology.clone();
+    for block in &mut renamed.blocks {
+        let slots = block.operators.iter_mut().flat_map(|op| op.inputs.iter_mut().chain(&mut op.outputs));
+        let used = slots.flat_map(|slot| &mut slot.arguments).chain(&mut block.arguments);
+        for name in used.chain(block.variables.iter_mut().map(|variable| &mut variable.name)) {
+            if let Some(new) = names.get(name.as_str()) {
+                name.clone_from(new);
+            }
+        }
+    }
+    renamed
+}
+
+fn versions(topology: &Topology) -> String {
+    let versions = topology.operator_versions.iter().map(|(name, version)| format!("{name} {version}"));
+    versions.collect::<Vec<_>>().join(", ")
 }
 
 fn size(block: &Block) -> String {

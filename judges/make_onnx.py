@@ -163,6 +163,15 @@ def control_flow():
                  [nh.from_array(np.array([2, 2], np.int64), "dims"), nh.from_array(np.full((2, 2), 0.125, np.float32), "shift")])
 
 
+def outer_values():
+    """A branch that declares and uses a value of the main graph."""
+    then = h.make_graph([h.make_node("Add", ["w", "v"], ["t"])], "then", [], [value("t", 1, [2])],
+                        [nh.from_array(np.array([10, 20], np.float32), "v")], value_info=[value("w", 1, [2])])
+    other = h.make_graph([h.make_node("Identity", ["w"], ["e"])], "else", [], [value("e", 1, [2])])
+    return model([h.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)], [value("c", 9, [])], [value("y", 1, [2])],
+                 [nh.from_array(np.array([1, 2], np.float32), "w")])
+
+
 def functions():
     made = model([h.make_node("Scale", ["x"], ["y"], domain="local")], [value("x", 1, [2])], [value("y", 1, [2])],
                  extra_opsets=[("local", 1)])
@@ -271,7 +280,7 @@ def expected(path):
 def main():
     GOOD.mkdir(parents=True, exist_ok=True)
     BAD.mkdir(parents=True, exist_ok=True)
-    makers = [every_dtype_raw, typed_fields, unpacked, mlp, old_ir, control_flow, functions, sparse, packed, attributes]
+    makers = [every_dtype_raw, typed_fields, unpacked, mlp, old_ir, control_flow, outer_values, functions, sparse, packed, attributes]
     for make in makers:
         made = make()
         data = made if isinstance(made, bytes) else made.SerializeToString()

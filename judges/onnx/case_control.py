@@ -180,6 +180,27 @@ case("while/grows", growing, {"n": COUNTS, "x": ROWS})
 case("while/grows from constant size", growing, {"n": COUNTS, "x": floats(2, 3)}, only="3.3")
 
 
+def growing_by_size(n, x):
+    def body(i, y):
+        return i + 1, paddle.concat([y, y[-1:] + paddle.shape(y)[0].astype("float32")])
+
+    _, y = nn.while_loop(lambda i, y: i < n, body, [full(0, I64), x * 1.0])
+    return y, paddle.shape(y), paddle.argsort(y, axis=0), paddle.flatten(y)
+
+
+case("while/grows by its size", growing_by_size, {"n": COUNTS, "x": floats(1, 3)})
+
+
+def assigned_again(x):
+    y = paddle.concat([x, x])
+    flat, order = paddle.flatten(y), paddle.argsort(y, axis=0)
+    paddle.assign(paddle.ones([5, 3]), output=y)
+    return flat, order, y * 2.0
+
+
+case("assign/another shape later", assigned_again, {"x": floats(2, 3)}, only="2.6")
+
+
 def invariant(n, x, w):
     def body(i, y):
         return i + 1, paddle.matmul(y, w) + x

@@ -136,11 +136,10 @@ def _paddle(model: str, feeds: List[Dict[str, Any]]) -> List[List[Any]]:
     """Returns the outputs of Paddle for each set of inputs."""
     paddle = need("paddle", "running the original model", install="paddlepaddle")
     numpy = need("numpy", "comparing")
-    prefix, names = _files(model)
+    prefix, names, is_pir = _files(model)
     was_dynamic = paddle.in_dynamic_mode()
     paddle.enable_static()
     # Paddle 3 reads programs in protobuf form only outside of PIR.
-    is_pir = os.path.exists(f"{prefix}.json")
     guard = getattr(getattr(paddle, "pir_utils", None), "OldIrGuard", nullcontext) if not is_pir else nullcontext
     try:
         executor = paddle.static.Executor(paddle.CPUPlace())
@@ -157,19 +156,22 @@ def _paddle(model: str, feeds: List[Dict[str, Any]]) -> List[List[Any]]:
             paddle.disable_static()
 
 
-def _files(model: str) -> Tuple[str, Dict[str, str]]:
-    """Returns the prefix that Paddle takes, and the file names where they do not follow from it."""
+def _files(model: str) -> Tuple[str, Dict[str, str], bool]:
+    """Returns the prefix that Paddle takes, the file names where they do not follow from it, and whether it is a PIR program."""
+    if os.path.basename(model) == "__model__":
+        model = os.path.dirname(model) or "."
     if os.path.isdir(model):
         found = sorted(os.listdir(model))
         if "__model__" in found:
             beside = [name for name in ("__params__", "params") if name in found]
-            return model, {"model_filename": "__model__", **({"params_filename": beside[0]} if beside else {})}
+            return model, {"model_filename": "__model__", **({"params_filename": beside[0]} if beside else {})}, False
         programs = [name for name in found if name.endswith((".pdmodel", ".json"))]
         programs = [name for name in programs if name.rsplit(".", 1)[0] + ".pdiparams" in found] or programs
         if len(programs) != 1:
             raise MismatchError(f"{model} holds {len(programs)} programs: give the path of one")
         model = os.path.join(model, programs[0])
-    return os.path.splitext(model)[0], {}
+    prefix, extension = os.path.splitext(model)
+    return prefix, {}, extension == ".json"
 
 
 def _compared(

@@ -20,7 +20,11 @@ const MAX_VERBS: usize = 4;
 const OTHER_NAMES: [(&[&str], &str, &str); 3] = [
     (&["filter", "grep", "include", "match", "pattern"], "select", "use --select PATTERN"),
     (&["dtype", "precision", "type"], "cast", "use --cast, for example --cast f16"),
-    (&["tol", "tolerance", "eps"], "atol", "use --atol for an absolute tolerance, or --rtol for a relative one"),
+    (
+        &["tol", "tolerance", "eps"],
+        "atol",
+        "use --atol for an absolute tolerance, or --rtol for a relative one",
+    ),
 ];
 
 /// Adds similar file names of the same folder as a hint to an error about a missing file.

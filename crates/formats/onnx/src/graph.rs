@@ -174,6 +174,7 @@ pub(crate) fn parse(skeleton: &[u8], budget: &Budget) -> Result<Content> {
         texts: HashMap::new(),
         budget: budget.clone(),
         metadata: Vec::new(),
+        keys: HashMap::new(),
         outputs: Vec::new(),
         fetches: Vec::new(),
         functions: Vec::new(),
@@ -197,6 +198,8 @@ struct Parser {
     texts: HashMap<String, u64>,
     budget: Budget,
     metadata: Vec<(String, Value)>,
+    /// Places of keys in the metadata.
+    keys: HashMap<String, usize>,
     outputs: Vec<String>,
     /// Names of the outputs of the main graph.
     fetches: Vec<String>,
@@ -211,12 +214,12 @@ impl Parser {
         for field in Fields::of(message) {
             let field = field?;
             match (field.number, field.bytes()) {
-                (1, None) => self.set("ir_version", Value::I64(field.int().unwrap_or(0))),
+                (1, None) => self.set("ir_version", Value::I64(field.int().unwrap_or(0)))?,
                 (2, Some(_)) => producer = field.text().unwrap_or_default(),
                 (3, Some(_)) => version = field.text().unwrap_or_default(),
-                (4, Some(_)) => self.text("domain", &field),
-                (5, None) => self.set("model_version", Value::I64(field.int().unwrap_or(0))),
-                (6, Some(_)) => self.text("doc_string", &field),
+                (4, Some(_)) => self.text("domain", &field)?,
+                (5, None) => self.set("model_version", Value::I64(field.int().unwrap_or(0)))?,
+                (6, Some(_)) => self.text("doc_string", &field)?,
                 (7, Some(graph)) => inputs.extend(self.graph(graph, 0, &TensorPath::default())?),
                 (8, Some(opset)) => self.opset(opset)?,
                 (14, Some(property)) => properties.push(pair(property)?),
@@ -231,7 +234,7 @@ impl Parser {
         }
         for (key, text) in [("producer_name", &producer), ("producer_version", &version)] {
             if !text.is_empty() {
-                self.set(key, Value::Text(text.clone()));
+                self.set(key, Value::Text(text.clone()))?;
             }
         }
         if !producer.is_empty() {
@@ -245,10 +248,10 @@ impl Parser {
             ),
         };
         if !versions.is_empty() {
-            self.set("opset", opset);
+            self.set("opset", opset)?;
         }
         for (key, value) in properties {
-            self.set(&property_key(&key), Value::Text(value));
+            self.set(&property_key(&key), Value::Text(value))?;
         }
         self.ends(inputs);
         Ok(())
@@ -273,14 +276,23 @@ impl Parser {
         (self.topology.feeds, self.topology.fetches) = (feeds, fetches);
     }
 
-    fn set(&mut self, key: &str, value: Value) {
-        self.metadata.retain(|(own, _)| own != key);
-        self.metadata.push((key.to_owned(), value));
+    /// Sets an entry of the metadata. The last value of a key counts.
+    fn set(&mut self, key: &str, value: Value) -> Result<()> {
+        match self.keys.get(key).and_then(|&place| self.metadata.get_mut(place)) {
+            Some((_, old)) => *old = value,
+            None => {
+                self.budget.take_memory(ENTRY.saturating_add(2 * key.len() as u64))?;
+                self.keys.insert(key.to_owned(), self.metadata.len());
+                self.metadata.push((key.to_owned(), value));
+            }
+        }
+        Ok(())
     }
 
-    fn text(&mut self, key: &str, field: &Field<'_>) {
-        if let Some(text) = field.text().filter(|text| !text.is_empty()) {
-            self.set(key, Value::Text(text));
+    fn text(&mut self, key: &str, field: &Field<'_>) -> Result<()> {
+        match field.text().filter(|text| !text.is_empty()) {
+            Some(text) => self.set(key, Value::Text(text)),
+            None => Ok(()),
         }
     }
 
@@ -358,7 +370,7 @@ impl Parser {
             let Some(bytes) = field.bytes() else { continue };
             match field.number {
                 1 => self.node(bytes, block, path)?,
-                2 if block == 0 => self.text("graph_name", &field),
+                2 if block == 0 => self.text("graph_name", &field)?,
                 5 => {
                     let header = Header::parse(bytes)?;
                     let place = Place::Initializer(header.name.clone());

@@ -11,6 +11,7 @@ mod export;
 mod external;
 mod graph;
 mod model;
+mod properties;
 mod read;
 mod rewrite;
 #[cfg(feature = "scan")]

@@ -5,7 +5,8 @@
 
 use crate::encode::{ALIGNMENT, Message as Out};
 use crate::external::Place as Outside;
-use crate::graph::{self, Content, Described, FIELDS, FORM, Place, property_key};
+use crate::graph::{self, Content, Described, FORM, Place, property_key};
+use crate::properties::{Properties, put_field};
 use crate::skeleton::{Message, is_data};
 use crate::tensor_plan::{TensorPlan, is_same};
 use crate::wire::{Field, Fields};
@@ -52,6 +53,8 @@ struct Changes<'a> {
     casts: HashMap<(usize, &'a str), Cast>,
     /// Removed values: block and name.
     removed: HashSet<(usize, &'a str)>,
+    /// Removed tensors, by their index.
+    removed_tensors: HashSet<usize>,
     /// Names of the values of each block, if any value has a new name or a cast.
     scopes: Vec<HashSet<&'a str>>,
 }
@@ -128,10 +131,11 @@ impl<'a> Changes<'a> {
             types: HashMap::new(),
             casts: HashMap::new(),
             removed: HashSet::new(),
+            removed_tensors: HashSet::new(),
             scopes: Vec::new(),
         };
         let mut missing = Vec::new();
-        for one in &content.tensors {
+        for (number, one) in content.tensors.iter().enumerate() {
             let entry = by_name.remove(&one.path.to_text());
             let written = match entry {
                 Some(entry) => Some(changes.change(one, entry, content, losses)?),
@@ -140,7 +144,7 @@ impl<'a> Changes<'a> {
             changes.tensors.push((one, written));
             match entry {
                 Some(_) => {}
-                None if read::is_listed(one) => missing.push(one),
+                None if read::is_listed(one) => missing.push((number, one)),
                 None if one.header.dtype != dtype::STRING => return Err(not_listed(one)),
                 None => {}
             }
@@ -150,15 +154,23 @@ impl<'a> Changes<'a> {
         losses.extend(extra.into_iter().map(no_place));
         if !missing.is_empty() {
             let used = used_names(topology, content);
-            for one in missing {
+            for (number, one) in missing {
                 match one.place.value().filter(|_| matches!(one.place, Place::Initializer(_))) {
-                    Some(name) if !used.contains(name) => _ = changes.removed.insert((one.block, name)),
+                    // The first of two tensors of one name keeps the value.
+                    Some(_) if one.is_duplicate => _ = changes.removed_tensors.insert(number),
+                    Some(name) if !used.contains(name) => {
+                        changes.removed.insert((one.block, name));
+                        changes.removed_tensors.insert(number);
+                    }
                     _ => return Err(needed(one, checkpoint)),
                 }
             }
         }
         if !changes.names.is_empty() || !changes.casts.is_empty() {
             changes.scopes = topology.blocks.iter().map(value_names).collect();
+            if let Some(main) = changes.scopes.first_mut() {
+                main.extend(topology.feeds.iter().map(|feed| feed.name.as_str()));
+            }
             changes.check_names()?;
             changes.name_casts();
         }
@@ -262,11 +274,11 @@ impl<'a> Changes<'a> {
     /// Rejects a new name that another value has.
     fn check_names(&self) -> Result<()> {
         let mut new = HashSet::new();
-        for ((block, old), name) in &self.names {
+        for ((_, old), name) in &self.names {
             let taken = self.scopes.iter().enumerate().any(|(other, scope)| {
                 scope.get(name.as_str()).is_some_and(|value| !self.names.contains_key(&(other, *value)))
             });
-            if taken || !new.insert((*block, name)) {
+            if taken || !new.insert(name) {
                 return Err(Error::mismatch("name-collision", "another value of the graph has the new name")
                     .on_tensor(escape_text(old))
                     .found(escape_text(name)));
@@ -289,7 +301,10 @@ impl<'a> Changes<'a> {
     /// Returns the name by which operators read a value, if it changes.
     fn read_name(&self, scopes: &[usize], name: &str) -> Option<&str> {
         let key = self.seen(scopes, name)?;
-        self.casts.get(&key).map(|cast| cast.name.as_str()).or_else(|| self.names.get(&key).map(String::as_str))
+        self.casts
+            .get(&key)
+            .map(|cast| cast.name.as_str())
+            .or_else(|| self.names.get(&key).map(String::as_str))
     }
 }
 
@@ -346,87 +361,15 @@ fn used_names<'a>(topology: &'a Topology, content: &'a Content) -> HashSet<&'a s
     read.chain(&content.outputs).map(String::as_str).collect()
 }
 
-/// Returns the names of all values of a block.
+/// Returns the names of the values that a block defines. A declaration alone defines none: it may be of a value around the block.
 fn value_names(block: &weighbridge_core::topology::Block) -> HashSet<&str> {
-    let mut names: HashSet<&str> = block.variables.iter().map(|v| v.name.as_str()).collect();
+    let stored = block.variables.iter().filter(|variable| variable.persistable);
+    let mut names: HashSet<&str> = stored.map(|variable| variable.name.as_str()).collect();
     names.extend(block.arguments.iter().map(String::as_str));
     let made = block.operators.iter().flat_map(|o| &o.outputs).flat_map(|slot| &slot.arguments);
     names.extend(made.map(String::as_str));
     names.remove("");
     names
-}
-
-/// Changes of the metadata.
-#[derive(Default)]
-struct Properties {
-    /// New values of properties by key; `None` removes one.
-    changed: HashMap<String, Option<String>>,
-    /// Properties to add.
-    added: Vec<(String, String)>,
-    /// New values of fields of the model, by number.
-    fields: BTreeMap<u32, Value>,
-}
-
-impl Properties {
-    fn of(checkpoint: &Checkpoint, old: &[(String, Value)], losses: &mut Vec<Loss>) -> Result<Self> {
-        let mut all = Self::default();
-        let field = |key: &str| match key {
-            "producer_name" => Some(2),
-            "producer_version" => Some(3),
-            "domain" => Some(4),
-            "model_version" => Some(5),
-            "doc_string" => Some(6),
-            _ => None,
-        };
-        for (key, value) in old {
-            match checkpoint.metadata.get(key) {
-                Some(now) if now == value => {}
-                None if !FIELDS.contains(&key.as_str()) => _ = all.changed.insert(key.clone(), None),
-                Some(Value::Text(now)) if !FIELDS.contains(&key.as_str()) => {
-                    all.changed.insert(key.clone(), Some(now.clone()));
-                }
-                now => match (field(key), now) {
-                    (Some(5), Some(number @ (Value::I64(_) | Value::U64(_)))) => {
-                        all.fields.insert(5, number.clone());
-                    }
-                    (Some(number), Some(Value::Text(_)) | None) if number != 5 => {
-                        let text = now.cloned().unwrap_or(Value::Text(String::new()));
-                        all.fields.insert(number, text);
-                    }
-                    (_, Some(now)) => return Err(unchangeable(key, value, now)),
-                    (_, None) => losses.push(Loss::new(
-                        "metadata-dropped",
-                        escape_text(key),
-                        "kept in the file: the graph depends on it",
-                    )),
-                },
-            }
-        }
-        for (key, value) in checkpoint.metadata.iter() {
-            if old.iter().any(|(own, _)| own == key) {
-                continue;
-            }
-            match (field(key), value) {
-                (Some(5), Value::I64(_) | Value::U64(_)) => _ = all.fields.insert(5, value.clone()),
-                (Some(number), Value::Text(_)) if number != 5 => _ = all.fields.insert(number, value.clone()),
-                (None, Value::Text(text)) if !FIELDS.contains(&key) => {
-                    all.added.push((key.to_owned(), text.clone()));
-                }
-                _ => losses.push(Loss::new(
-                    "metadata-dropped",
-                    escape_text(key),
-                    "dropped: properties of an ONNX model are texts",
-                )),
-            }
-        }
-        Ok(all)
-    }
-}
-
-fn unchangeable(key: &str, old: &Value, new: &Value) -> Error {
-    Error::mismatch("belongs-to-a-program", format!("`{}` cannot be changed: the graph depends on it", escape_text(key)))
-        .expected(old.to_json())
-        .found(new.to_json())
 }
 
 /// Files of external data.
@@ -753,10 +696,9 @@ impl<'a> Writer<'a> {
         let Some((one, entry)) = self.changes.tensors.get(self.tensor).cloned() else {
             return Err(Error::corrupt("bad-program", "the model has more tensors than when it was opened"));
         };
+        let number = self.tensor;
         self.tensor += 1;
-        let is_removed =
-            one.place.value().is_some_and(|name| self.changes.removed.contains(&(one.block, name)));
-        if is_removed && kind == Message::Graph {
+        if self.changes.removed_tensors.contains(&number) && kind == Message::Graph {
             return Ok(());
         }
         let message = match entry {
@@ -863,15 +805,6 @@ fn put_place(location: &str, offset: u64, length: u64, out: &mut Out) {
         pair.text(1, key);
         pair.text(2, &value);
         out.message(13, pair);
-    }
-}
-
-fn put_field(number: u32, value: &Value, out: &mut Out) {
-    match value {
-        Value::Text(text) if !text.is_empty() => out.text(number, text),
-        Value::I64(value) => out.int(number, *value),
-        Value::U64(value) => out.int(number, value.cast_signed()),
-        _ => {}
     }
 }
 

@@ -1,8 +1,8 @@
 //! Plans of models: opened ones with their changes, and exports of programs.
 
 use crate::rewrite::{self, Rewritten, Storage};
-use crate::{EXTERNAL, MODEL, OPSET, encode, export, graph, show};
-use weighbridge_core::checkpoint::{Checkpoint, Loss, Note};
+use crate::{EXTERNAL, MODEL, OPSET, encode, export, graph, properties, show};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Note, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
@@ -104,8 +104,15 @@ fn exported(
                 .found(text)
         })?,
     };
-    let model = export::export(checkpoint, topology, opset)?;
+    let mut model = export::export(checkpoint, topology, opset)?;
     let mut losses: Vec<Loss> = checkpoint.left_out().map(Note::loss).collect();
+    // Names of files and facts about pickles of the Paddle model are not about the graph.
+    for (key, value) in checkpoint.metadata.iter().filter(|(key, _)| !key.starts_with("paddle.")) {
+        match value {
+            Value::Text(text) => model.metadata.push((key.to_owned(), text.clone())),
+            _ => losses.push(properties::not_text(key)),
+        }
+    }
     losses.extend(unused(checkpoint, &model));
     let whole = encode::model(&model, None)?;
     let is_large = whole.len() > encode::MAX_MESSAGE;
@@ -149,6 +156,10 @@ fn unused<'a>(
         .collect();
     let lost = move |entry: &&weighbridge_core::checkpoint::TensorEntry| !stored.contains(&entry.name());
     checkpoint.tensors.iter().filter(lost).map(|entry| {
-        Loss::new("not-in-graph", entry.name(), "not in the graph: no operator that leads to an output uses it")
+        Loss::new(
+            "not-in-graph",
+            entry.name(),
+            "not in the graph: no operator that leads to an output uses it",
+        )
     })
 }

@@ -118,10 +118,13 @@ impl Program {
         // These bytes were read before, within the limits of that read.
         let limits = Limits { header_bytes: u64::MAX, ..Limits::default() };
         match topology.form {
-            "onnx" => {
-                Err(Error::mismatch("other-form", "the model has an ONNX graph, and this needs a Paddle program")
-                    .hint("an ONNX model can be written as ONNX, and its tensors alone to formats such as .safetensors"))
-            }
+            "onnx" => Err(Error::mismatch(
+                "other-form",
+                "the model has an ONNX graph, and this needs a Paddle program",
+            )
+            .hint(
+                "an ONNX model can be written as ONNX, and its tensors alone to formats such as .safetensors",
+            )),
             "pir" => Ok(Self::Pir(Box::new(PirProgram::parse(&topology.bytes, &limits)?))),
             _ => Ok(Self::Desc(Box::new(ProgramDesc::parse(&topology.bytes, &limits)?))),
         }

@@ -16,17 +16,17 @@ use weighbridge_core::topology::Topology;
 /// Returns the program of a checkpoint.
 fn program(checkpoint: &Checkpoint) -> Result<(Program, Arc<Topology>)> {
     let topology = checkpoint.topology.clone().ok_or_else(|| {
-        Error::mismatch("no-program", "the model has no program to change").in_file(&checkpoint.label).hint(
-            phrase![
-                "give a program of another folder with ",
-                Opt::Program.any("FILE")
-            ],
-        )
+        Error::mismatch("no-program", "the model has no program to change")
+            .in_file(&checkpoint.label)
+            .hint(phrase!["give a program of another folder with ", Opt::Program.any("FILE")])
     })?;
     if topology.form == "onnx" {
-        return Err(Error::mismatch("other-form", "only Paddle programs can be changed, and this is an ONNX graph")
-            .in_file(&checkpoint.label)
-            .hint(phrase!["rename its tensors with ", Job::Edit.brief()]));
+        return Err(Error::mismatch(
+            "other-form",
+            "only Paddle programs can be changed, and this is an ONNX graph",
+        )
+        .in_file(&checkpoint.label)
+        .hint(phrase!["rename its tensors with ", Job::Edit.brief()]));
     }
     Ok((Program::of(&topology)?, topology))
 }

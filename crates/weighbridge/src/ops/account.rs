@@ -1,9 +1,9 @@
 //! Use of every byte of the files behind a checkpoint.
 
+use crate::FindingCode;
 use crate::check::{Account, FileExtents, Outline, Use, account, held};
 use crate::checkpoint::Checkpoint;
 use crate::error::Result;
-use crate::FindingCode;
 use crate::finding::Finding;
 use crate::formats;
 use crate::limits::Limits;

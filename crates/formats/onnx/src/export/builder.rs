@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_core::topology::{Topology, Variable, VariableKind};
+use weighbridge_core::topology::{Operator, Topology, Variable, VariableKind};
 
 /// Maximum elements of a parameter whose values a translation may read.
 const MAX_READ: u64 = 1 << 16;
@@ -95,6 +95,8 @@ pub(super) struct Builder<'a> {
     pub(super) control: super::control::State,
     parameters: HashMap<String, &'a TensorEntry>,
     declared: Vec<HashMap<&'a str, &'a Variable>>,
+    /// Variables whose declared shape may be that of another assignment.
+    reassigned: HashSet<&'a str>,
     scopes: Vec<Scope>,
     initializers: Vec<Initializer>,
     /// Nodes that cast parameters, before all others.
@@ -112,6 +114,38 @@ pub(super) struct Builder<'a> {
     hint: String,
     /// Number of nodes of the scope before the operator.
     start: usize,
+}
+
+/// Returns the variables that are assigned more than once, and those computed from them. In `ProgramDesc` the declared shape
+/// of a variable is that of the last assignment when the program was made: a list that grows in a loop has no such shape.
+fn reassigned(topology: &Topology) -> HashSet<&str> {
+    let mut found = HashSet::new();
+    if topology.form == "pir" {
+        return found;
+    }
+    let mut assigned: HashSet<&str> = HashSet::new();
+    let mut readers: HashMap<&str, Vec<&Operator>> = HashMap::new();
+    let mut left = Vec::new();
+    for operator in topology.operators() {
+        for name in operator.outputs.iter().flat_map(|slot| &slot.arguments) {
+            if !assigned.insert(name) && found.insert(name.as_str()) {
+                left.push(name.as_str());
+            }
+        }
+        for name in operator.inputs.iter().flat_map(|slot| &slot.arguments) {
+            readers.entry(name).or_default().push(operator);
+        }
+    }
+    while let Some(name) = left.pop() {
+        for operator in readers.remove(name).unwrap_or_default() {
+            for result in operator.outputs.iter().flat_map(|slot| &slot.arguments) {
+                if found.insert(result) {
+                    left.push(result);
+                }
+            }
+        }
+    }
+    found
 }
 
 impl<'a> Builder<'a> {
@@ -135,6 +169,7 @@ impl<'a> Builder<'a> {
             control: super::control::State::default(),
             parameters,
             declared,
+            reassigned: reassigned(topology),
             scopes: vec![Scope::default()],
             initializers: Vec::new(),
             casts: Vec::new(),
@@ -303,7 +338,7 @@ impl<'a> Builder<'a> {
     fn refine(&self, variable: &str, value: &mut Value) {
         let Some(declared) = self.declaration(variable) else { return };
         let Some(shape) = &declared.shape else { return };
-        if declared.kind != VariableKind::Tensor {
+        if declared.kind != VariableKind::Tensor || self.reassigned.contains(variable) {
             return;
         }
         match &mut value.dims {

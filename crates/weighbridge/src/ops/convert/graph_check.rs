@@ -27,7 +27,10 @@ impl GraphCheck {
     /// [`crate::Kind::Usage`], `not-an-export`, if the target is not an ONNX graph; errors of opening it.
     pub fn of(program: &Topology, target: &Path) -> Result<Self> {
         if program.form == "onnx" {
-            return Err(Error::usage("not-an-export", "the source is an ONNX model already; an export is checked"));
+            return Err(Error::usage(
+                "not-an-export",
+                "the source is an ONNX model already; an export is checked",
+            ));
         }
         let graph = crate::formats::open(target)?;
         let Some(exported) = graph.topology.as_ref().filter(|topology| topology.form == "onnx") else {
@@ -186,7 +189,10 @@ mod tests {
         assert!(found(&[end("y", DType::F32, &[4, -1])]).is_empty());
         assert_eq!(found(&[]), ["the graph has 0 outputs, the program 1"]);
         let dtypes = found(&[end("y", DType::F64, &[-1, 10])]);
-        assert!(dtypes[0].starts_with("output y: f64 in the graph, f32 as declared in the program"), "{dtypes:?}");
+        assert!(
+            dtypes[0].starts_with("output y: f64 in the graph, f32 as declared in the program"),
+            "{dtypes:?}"
+        );
         assert_eq!(
             found(&[end("y", DType::F32, &[-1, 11])]),
             ["output y: shape [-1, 11] in the graph, [-1, 10] as declared in the program"]

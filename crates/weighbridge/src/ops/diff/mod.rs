@@ -21,7 +21,9 @@ pub use values::{Tolerance, Values};
 
 use super::Changes;
 use super::edit::{Rule, apply, suggest};
-use crate::checkpoint::{Attributes, Checkpoint, Lost, Metadata, Note, Rename, Selection, TensorEntry, TransformReport};
+use crate::checkpoint::{
+    Attributes, Checkpoint, Lost, Metadata, Note, Rename, Selection, TensorEntry, TransformReport,
+};
 use crate::engine::{RunOptions, check_memory};
 use crate::error::{Error, Result};
 use crate::finding::Finding;

@@ -27,6 +27,12 @@ fn where_below(b: &mut Builder<'_>, x: &Value, number: f64, then: &Value, otherw
     run(b, "Where", &[&below, then, otherwise], Vec::new())
 }
 
+/// Returns `y`, but NaN where x is NaN: comparisons are false there.
+fn or_nan(b: &mut Builder<'_>, x: &Value, y: &Value) -> Value {
+    let is_nan = run1(b, "IsNaN", x);
+    run(b, "Where", &[&is_nan, x, y], Vec::new())
+}
+
 /// Returns x limited to a range.
 fn limited(b: &mut Builder<'_>, x: &Value, low: f64, high: f64) -> Value {
     let (low, high) = (scalar(low, x.dtype), scalar(high, x.dtype));
@@ -160,6 +166,7 @@ pub(super) fn shrink(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     };
     let attributes = vec![("lambd", attribute(limit)), ("bias", attribute(bias))];
     let y = run(b, "Shrink", &[&x], attributes);
+    let y = or_nan(b, &x, &y);
     bind(b, op, y);
     Ok(())
 }
@@ -274,6 +281,7 @@ pub(super) fn thresholded_relu(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let above = with_number(b, "Greater", &x, op.float("threshold", 1.0));
     let value = scalar(op.float("value", 0.0), x.dtype);
     let y = run(b, "Where", &[&above, &x, &value], Vec::new());
+    let y = or_nan(b, &x, &y);
     bind(b, op, y);
     Ok(())
 }

@@ -19,7 +19,7 @@ pub struct Loss {
 impl Loss {
     /// Codes of complete losses, with nothing left in the target: tensors, rows and their names, metadata, levels of sequences,
     /// programs. With any other code the data is in the target, but changed: rounded, under another name, without its role.
-    pub const LEFT_OUT: [LossCode; 25] = [
+    pub const LEFT_OUT: [LossCode; 26] = [
         LossCode::AttributeDropped,
         LossCode::Companion,
         LossCode::InfoEntries,
@@ -43,6 +43,7 @@ impl Loss {
         LossCode::StateSlot,
         LossCode::TensorSkipped,
         LossCode::Tensors,
+        LossCode::Unused,
         LossCode::ValueDropped,
         LossCode::VersionUnread,
     ];

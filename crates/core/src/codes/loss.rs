@@ -68,6 +68,7 @@ codes! {
         TensorSkipped = "tensor-skipped",
         Tensors = "tensors",
         TieNotHeld = "tie-not-held",
+        Unused = "unused",
         ValueDropped = "value-dropped",
         VariableName = "variable-name",
         VersionUnread = "version-unread",

@@ -155,11 +155,9 @@ fn unused<'a>(
         })
         .collect();
     let lost = move |entry: &&weighbridge_core::checkpoint::TensorEntry| !stored.contains(&entry.name());
-    checkpoint.tensors.iter().filter(lost).map(|entry| {
-        Loss::new(
-            "not-in-graph",
-            entry.name(),
-            "not in the graph: no operator that leads to an output uses it",
-        )
-    })
+    checkpoint
+        .tensors
+        .iter()
+        .filter(lost)
+        .map(|entry| Loss::new("unused", entry.name(), "not in the graph: no output needs it"))
 }

@@ -313,7 +313,11 @@ impl<'a> Builder<'a> {
 
     /// Assigns a value to a variable. The value takes the name of the variable if an operator just made it.
     pub(super) fn set(&mut self, variable: &str, mut value: Value) {
-        self.refine(variable, &mut value);
+        self.refine(variable, &mut value, false);
+        self.assign(variable, value);
+    }
+
+    fn assign(&mut self, variable: &str, mut value: Value) {
         let top = self.scopes.len() - 1;
         let start = self.start.min(self.scopes[top].nodes.len());
         let nodes = &mut self.scopes[top].nodes[start..];
@@ -334,8 +338,9 @@ impl<'a> Builder<'a> {
         scope.values.insert(variable.to_owned(), value);
     }
 
-    /// Completes the dimensions of a value by the declaration of the variable.
-    fn refine(&self, variable: &str, value: &mut Value) {
+    /// Completes the dimensions of a value by the declaration of the variable: its rank, and its sizes if all sizes of the inputs
+    /// are known. From open sizes Paddle computes some wrong ones: those of -1.
+    fn refine(&self, variable: &str, value: &mut Value, is_closed: bool) {
         let Some(declared) = self.declaration(variable) else { return };
         let Some(shape) = &declared.shape else { return };
         if declared.kind != VariableKind::Tensor || self.reassigned.contains(variable) {
@@ -344,7 +349,7 @@ impl<'a> Builder<'a> {
         match &mut value.dims {
             Some(dims) if dims.len() == shape.len() => {
                 for (dim, size) in dims.iter_mut().zip(shape) {
-                    if *dim == Dim::Open && *size >= 0 {
+                    if *dim == Dim::Open && *size >= 0 && is_closed {
                         *dim = Dim::Size(*size);
                     }
                 }
@@ -353,7 +358,7 @@ impl<'a> Builder<'a> {
             // In programs of the first versions, an unknown shape is empty.
             None if shape.is_empty() && self.topology.form != "pir" => {}
             None => {
-                let dim = |size: &i64| if *size >= 0 { Dim::Size(*size) } else { Dim::Open };
+                let dim = |size: &i64| if *size >= 0 && is_closed { Dim::Size(*size) } else { Dim::Open };
                 value.dims = Some(shape.iter().map(dim).collect());
             }
         }
@@ -400,16 +405,25 @@ impl<'a> Builder<'a> {
 
     /// Assigns a result; ignored if the operator does not have that output.
     pub(super) fn bind(&mut self, op: &Op<'_>, slot: &str, value: Value) {
-        if let Some(name) = op.output(slot).first() {
-            self.set(name, value);
-        }
+        self.bind_all(op, slot, vec![value]);
     }
 
     /// Assigns results to an output with several variables.
     pub(super) fn bind_all(&mut self, op: &Op<'_>, slot: &str, values: Vec<Value>) {
-        for (name, value) in op.output(slot).iter().zip(values) {
-            self.set(name, value);
+        let is_closed = self.is_closed(op);
+        for (name, mut value) in op.output(slot).iter().zip(values) {
+            self.refine(name, &mut value, is_closed);
+            self.assign(name, value);
         }
+    }
+
+    /// Returns true if all sizes of the inputs are known.
+    fn is_closed(&self, op: &Op<'_>) -> bool {
+        let known = |name: &&str| match self.lookup(name) {
+            Some(value) => value.sizes().is_some(),
+            None => self.parameters.contains_key(*name),
+        };
+        op.inputs.iter().flat_map(|(_, names)| names).all(|name| known(&name))
     }
 
     /// Returns true if an operator or an output of the program reads a result.

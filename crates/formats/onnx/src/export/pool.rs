@@ -447,7 +447,9 @@ fn unpool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         },
         None => b.ints(&op.ints("output_size").unwrap_or_default()),
     };
-    if size.size(0) == Some(0) {
+    // For an image of open sizes, Paddle stores sizes computed from -1.
+    let is_open = b.known_ints(&size)?.is_some_and(|sizes| sizes.iter().any(|size| *size < 0));
+    if is_open || size.size(0) == Some(0) {
         size = unpooled(b, op, &x, count)?;
     }
     if size.size(0).and_then(|length| usize::try_from(length).ok()) != Some(count) {

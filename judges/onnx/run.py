@@ -105,6 +105,12 @@ def differs(name, expected, found, atol=1e-4, rtol=1e-3):
     return f"{name}: {int((~close).sum())} of {a.size} values differ, at most by {worst:.3g}"
 
 
+def fits(shape, declared):
+    """Returns true if an output has the declared sizes. Open sizes have names or are None. A rank that is known at run time only is
+    declared as in the program."""
+    return len(shape) != len(declared) or all(not isinstance(b, int) or a == b for a, b in zip(shape, declared))
+
+
 def compare(reference, session, feed_sets, atol=1e-4, rtol=1e-3):
     """Compares the outputs for each set of feeds; raises `Failed` for the first difference."""
     for feeds in feed_sets:
@@ -121,5 +127,8 @@ def compare(reference, session, feed_sets, atol=1e-4, rtol=1e-3):
             if isinstance(b, list):
                 raise Failed("differs", f"output {place} is a list")
             why = differs(f"output {place}", a, np.asarray(b), atol, rtol)
+            declared = session.get_outputs()[place].shape
+            if not fits(np.asarray(b).shape, declared):
+                why = why or f"output {place}: declared as {declared}, shape {np.asarray(b).shape}"
             if why:
                 raise Failed("differs", why)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_core::topology::{Operator, Topology, Variable, VariableKind};
+use weighbridge_core::topology::{Topology, Variable, VariableKind};
 
 /// Maximum elements of a parameter whose values a translation may read.
 const MAX_READ: u64 = 1 << 16;
@@ -95,8 +95,6 @@ pub(super) struct Builder<'a> {
     pub(super) control: super::control::State,
     parameters: HashMap<String, &'a TensorEntry>,
     declared: Vec<HashMap<&'a str, &'a Variable>>,
-    /// Variables whose declared shape may be that of another assignment.
-    reassigned: HashSet<&'a str>,
     scopes: Vec<Scope>,
     initializers: Vec<Initializer>,
     /// Nodes that cast parameters, before all others.
@@ -114,38 +112,6 @@ pub(super) struct Builder<'a> {
     hint: String,
     /// Number of nodes of the scope before the operator.
     start: usize,
-}
-
-/// Returns the variables that are assigned more than once, and those computed from them. In `ProgramDesc` the declared shape
-/// of a variable is that of the last assignment when the program was made: a list that grows in a loop has no such shape.
-fn reassigned(topology: &Topology) -> HashSet<&str> {
-    let mut found = HashSet::new();
-    if topology.form == "pir" {
-        return found;
-    }
-    let mut assigned: HashSet<&str> = HashSet::new();
-    let mut readers: HashMap<&str, Vec<&Operator>> = HashMap::new();
-    let mut left = Vec::new();
-    for operator in topology.operators() {
-        for name in operator.outputs.iter().flat_map(|slot| &slot.arguments) {
-            if !assigned.insert(name) && found.insert(name.as_str()) {
-                left.push(name.as_str());
-            }
-        }
-        for name in operator.inputs.iter().flat_map(|slot| &slot.arguments) {
-            readers.entry(name).or_default().push(operator);
-        }
-    }
-    while let Some(name) = left.pop() {
-        for operator in readers.remove(name).unwrap_or_default() {
-            for result in operator.outputs.iter().flat_map(|slot| &slot.arguments) {
-                if found.insert(result) {
-                    left.push(result);
-                }
-            }
-        }
-    }
-    found
 }
 
 impl<'a> Builder<'a> {
@@ -169,7 +135,6 @@ impl<'a> Builder<'a> {
             control: super::control::State::default(),
             parameters,
             declared,
-            reassigned: reassigned(topology),
             scopes: vec![Scope::default()],
             initializers: Vec::new(),
             casts: Vec::new(),
@@ -313,11 +278,7 @@ impl<'a> Builder<'a> {
 
     /// Assigns a value to a variable. The value takes the name of the variable if an operator just made it.
     pub(super) fn set(&mut self, variable: &str, mut value: Value) {
-        self.refine(variable, &mut value, false);
-        self.assign(variable, value);
-    }
-
-    fn assign(&mut self, variable: &str, mut value: Value) {
+        self.refine(variable, &mut value);
         let top = self.scopes.len() - 1;
         let start = self.start.min(self.scopes[top].nodes.len());
         let nodes = &mut self.scopes[top].nodes[start..];
@@ -338,29 +299,19 @@ impl<'a> Builder<'a> {
         scope.values.insert(variable.to_owned(), value);
     }
 
-    /// Completes the dimensions of a value by the declaration of the variable: its rank, and its sizes if all sizes of the inputs
-    /// are known. From open sizes Paddle computes some wrong ones: those of -1.
-    fn refine(&self, variable: &str, value: &mut Value, is_closed: bool) {
-        let Some(declared) = self.declaration(variable) else { return };
-        let Some(shape) = &declared.shape else { return };
-        if declared.kind != VariableKind::Tensor || self.reassigned.contains(variable) {
+    /// Completes the rank of a value by the declaration of the variable. Declared sizes are not taken: Paddle computes wrong ones
+    /// from sizes that are known at run time, and a variable that is assigned twice has those of the last assignment.
+    fn refine(&self, variable: &str, value: &mut Value) {
+        if value.dims.is_some() {
             return;
         }
-        match &mut value.dims {
-            Some(dims) if dims.len() == shape.len() => {
-                for (dim, size) in dims.iter_mut().zip(shape) {
-                    if *dim == Dim::Open && *size >= 0 && is_closed {
-                        *dim = Dim::Size(*size);
-                    }
-                }
-            }
-            Some(_) => {}
-            // In programs of the first versions, an unknown shape is empty.
-            None if shape.is_empty() && self.topology.form != "pir" => {}
-            None => {
-                let dim = |size: &i64| if *size >= 0 && is_closed { Dim::Size(*size) } else { Dim::Open };
-                value.dims = Some(shape.iter().map(dim).collect());
-            }
+        let Some(declared) = self.declaration(variable) else { return };
+        let Some(shape) = declared.shape.as_ref().filter(|_| declared.kind == VariableKind::Tensor) else {
+            return;
+        };
+        // In programs of the first versions, an unknown shape is empty.
+        if !shape.is_empty() || self.topology.form == "pir" {
+            value.dims = Some(vec![Dim::Open; shape.len()]);
         }
     }
 
@@ -410,20 +361,9 @@ impl<'a> Builder<'a> {
 
     /// Assigns results to an output with several variables.
     pub(super) fn bind_all(&mut self, op: &Op<'_>, slot: &str, values: Vec<Value>) {
-        let is_closed = self.is_closed(op);
-        for (name, mut value) in op.output(slot).iter().zip(values) {
-            self.refine(name, &mut value, is_closed);
-            self.assign(name, value);
+        for (name, value) in op.output(slot).iter().zip(values) {
+            self.set(name, value);
         }
-    }
-
-    /// Returns true if all sizes of the inputs are known.
-    fn is_closed(&self, op: &Op<'_>) -> bool {
-        let known = |name: &&str| match self.lookup(name) {
-            Some(value) => value.sizes().is_some(),
-            None => self.parameters.contains_key(*name),
-        };
-        op.inputs.iter().flat_map(|(_, names)| names).all(|name| known(&name))
     }
 
     /// Returns true if an operator or an output of the program reads a result.

@@ -183,7 +183,9 @@ fn wrote(target: &str, plan: &WritePlan, bytes: u64) -> String {
     let (target, size) = (escape(target), human_bytes(bytes));
     let what = format!("{} {}", plan.format, plan.kind);
     if plan.is_one_file() {
-        return format!("wrote {target} ({what}, {size})");
+        // Without an extension, the target could be taken for a folder.
+        let word = if Path::new(&target).extension().is_none() { "the file " } else { "" };
+        return format!("wrote {word}{target} ({what}, {size})");
     }
     let count = plan.files.len();
     let files = human_counted(count, "file");

@@ -48,7 +48,11 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
         ("", Align::Left),
     ]);
     for shard in prepared.shards.iter().take(MAX_ROWS) {
-        let odd = if shard.oversized { "one tensor larger than the shard size" } else { "" };
+        let odd = match (shard.oversized, shard.tensors) {
+            (false, _) => "",
+            (true, 1) => "larger than the shard size",
+            (true, _) => "tied tensors, kept together; larger than the shard size",
+        };
         table.row([
             escape(&shard.name),
             human_count(shard.tensors as u64),

@@ -26,7 +26,11 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
             "no-program",
             "an ONNX model is a graph, and the source has no program",
         )
-        .hint("tensors alone make no graph: convert a Paddle model with its program (.pdmodel or .json), or an ONNX model"));
+        .hint(match checkpoint.format {
+            "paddle" => phrase!["give the program with ", Opt::Program.any("FILE")],
+            _ => "only Paddle models are exported to ONNX; other models are exported by their own framework"
+                .into(),
+        }));
     };
     let storage = match options.setting(EXTERNAL) {
         Some("yes") => Storage::External,

@@ -116,8 +116,8 @@ impl<'a> Walk<'a> {
         }
         self.composites.finish(&mut self.checkpoint);
         let notes = [
-            ("unknown-class", self.unknown, " omitted; tensors inside, if any, are kept"),
-            ("unknown-class", self.inert, ": omitted"),
+            ("unknown-class", self.unknown, ": not read, but tensors inside it are"),
+            ("unknown-class", self.inert, ": not read"),
         ];
         for (code, kinds, what) in notes {
             kinds.add_notes(self.saved, code, what, &mut self.checkpoint);

@@ -348,7 +348,10 @@ fn guesses(checkpoint: &Checkpoint, plan: &WritePlan) -> Option<Loss> {
             };
             return Loss::new("guessed-dtype", subject, detail);
         }
-        let detail = "names, dtypes or layouts were guessed; the output does not record that";
+        let detail = match checkpoint.notes.iter().any(|note| note.code == NoteCode::NoNames) {
+            true => "numbered, since the source has no names; other programs cannot tell that these are not the real names",
+            false => "names or layouts were guessed from the data; other programs cannot tell that these are guesses",
+        };
         Loss::new("guessed-names", subject, detail)
     })
 }

@@ -8,6 +8,8 @@ use weighbridge_core::checkpoint::{
     Checkpoint, Loss, Metadata, Role, TensorEntry, TensorPath, Value, escape_text,
 };
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{Encode, PlannedFile, WritePlan};
 use weighbridge_core::tensor::DType;
 use weighbridge_core::text::counted;
@@ -44,7 +46,11 @@ pub(crate) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Result<WritePlan
     let names = checkpoint.bridge_names(weighbridge_format::file_name::tidy, &[]);
     for (tensor, name) in checkpoint.tensors.iter().zip(names) {
         if tensor.role.is_state() {
-            let detail = "optimizer state dropped: a table has no place for it";
+            let detail = phrase![
+                "a table has no place for optimizer state, which is selected with its parameter; ",
+                Opt::NoState,
+                " leaves it out"
+            ];
             losses.push(Loss::new("state-dropped", tensor.name(), detail));
         } else if let Some(table) = Table::new(tensor).filter(is_table) {
             if !form.info.dtypes.contains(&tensor.dtype()) {

@@ -55,7 +55,9 @@ impl Patch {
 
 fn moved(tensor: &str, to: u64, from: Option<u64>) -> Error {
     let message = match from {
-        Some(_) => "cannot edit in place: the data of this tensor, and of those behind it, would move",
+        Some(_) => {
+            "cannot edit in place: the rewritten file has another layout, so data would move, from this tensor on"
+        }
         None => "cannot edit in place: the data of the tensor would move or change",
     };
     let error = Error::mismatch("data-would-move", message).on_tensor(tensor).at(to);

@@ -138,12 +138,14 @@ fn check_uncast(edited: &Checkpoint) -> Result<()> {
         None => Ok(()),
         Some(tensor) => Err(Error::mismatch(
             "data-would-move",
-            "cannot edit in place: a cast changes the size of the elements",
+            format!(
+                "cannot edit in place: a cast from {} to {} rewrites the data",
+                tensor.stored,
+                tensor.dtype()
+            ),
         )
         .in_file(&edited.label)
-        .on_tensor(tensor.name())
-        .expected(tensor.stored)
-        .found(tensor.dtype())),
+        .on_tensor(tensor.name())),
     }
 }
 

@@ -248,6 +248,16 @@ fn against(path: &Path, read: &Read, place: &Path, options: &CheckOptions) -> Re
         checked.findings.push(Finding::unchecked("files-not-compared", text).hint(hint));
     }
     tensors(&subject, manifest, options, &mut checked)?;
+    let none_match =
+        |counts: TensorCounts| counts.equal + counts.changed + counts.renamed == 0 && counts.missing > 0;
+    if checked.tensors.is_some_and(none_match) {
+        for finding in checked.findings.iter_mut().filter(|one| one.code == FindingCode::FileChanged) {
+            finding.hint = Some(
+                "no tensor of the manifest is in the model: check that the manifest is that of this model"
+                    .into(),
+            );
+        }
+    }
     let all_match = |counts: TensorCounts| {
         counts.equal > 0 && counts == TensorCounts { equal: counts.equal, ..TensorCounts::default() }
     };

@@ -76,9 +76,10 @@ pub(super) fn rows(tensor: &TensorEntry, stats: &Stats) -> Result<Vec<Finding>> 
     let table = tensor.role == Role::Embedding || tensor.row_names.is_some();
     let severity = if table { Severity::Warning } else { Severity::Note };
     let mut findings = Vec::new();
-    for (code, rows, what) in [("zero-rows", zero, "are all 0"), ("nan-rows", nan, "contain NaN")] {
+    for (code, rows, what) in [("zero-rows", zero, "all 0"), ("nan-rows", nan, "with NaN")] {
         if rows.count > 0 {
-            let text = format!("{} of {count} rows {what}: {}", rows.count, named(tensor, &rows));
+            let word = if rows.count == 1 { "row" } else { "rows" };
+            let text = format!("{} of {count} rows {what}: {word} {}", rows.count, named(tensor, &rows));
             findings.push(Finding::new(severity, code, text).on_tensor(tensor.name()));
         }
     }

@@ -80,8 +80,8 @@ fn degenerate_rows_and_equal_tensors_are_reported() {
         assert!(found.next().is_none(), "{code}");
         (first.severity, first.text.as_str())
     };
-    assert_eq!(text("zero-rows"), (Severity::Warning, "3 of 6 rows are all 0: 1, 3, 5"));
-    assert_eq!(text("nan-rows"), (Severity::Warning, "1 of 6 rows contain NaN: 2"));
+    assert_eq!(text("zero-rows"), (Severity::Warning, "3 of 6 rows all 0: rows 1, 3, 5"));
+    assert_eq!(text("nan-rows"), (Severity::Warning, "1 of 6 rows with NaN: row 2"));
     // Where no model may have them, they are errors, and the rest is odd as before.
     let before = text("nan");
     let denied = VerifyOptions { deny_nonfinite: true, ..VerifyOptions::default() };

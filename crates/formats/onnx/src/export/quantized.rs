@@ -61,7 +61,7 @@ fn along(b: &mut Builder<'_>, op: &Op<'_>, scale: &Value, x: &Value, axis: i64) 
         Some(constant) => Value::of((*constant).clone()),
         None => scale,
     };
-    if axis < 0 {
+    if axis < 0 || x.rank() == Some(0) {
         return Ok(b.reshape(&scale, &[]));
     }
     let rank = b.rank(op, x)?;

@@ -67,16 +67,6 @@ pub(super) const ROWS: &[Row] = &[
     row("im2sequence", "im2sequence", "X Y", "Out", im2sequence),
 ];
 
-/// Returns true if an operator or the caller of the program reads a result.
-fn is_read(b: &Builder<'_>, op: &Op<'_>, slot: &str) -> bool {
-    let names = op.output(slot);
-    let has = |name: &String| names.contains(&name.as_str());
-    let mut operators = b.topology.blocks.iter().flat_map(|block| &block.operators);
-    !names.is_empty()
-        && (b.topology.fetches.iter().any(|fetch| names.contains(&fetch.name.as_str()))
-            || operators.any(|operator| operator.inputs.iter().any(|slot| slot.arguments.iter().any(has))))
-}
-
 /// Returns the rows of one sequence.
 fn sequence(b: &mut Builder<'_>, op: &Op<'_>, slot: &str) -> Result<Value> {
     let name = op.input(slot).first().copied().unwrap_or("");
@@ -281,6 +271,9 @@ fn neighbours(b: &mut Builder<'_>, op: &Op<'_>) -> Result<Value> {
     let (x, filter) = (sequence(b, op, "X")?, b.input(op, "Filter")?);
     let (start, count) = (op.int("contextStart", 0), op.int("contextLength", 1));
     check_window(op, start, count)?;
+    if b.rank(op, &x)? < 2 {
+        return Err(op.malformed("needs rows"));
+    }
     if op.int("contextStride", 1) != 1 {
         return Err(op.refuse("a stride"));
     }

@@ -153,6 +153,9 @@ pub(super) fn viterbi_decode(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// `gather_tree`: beams [T, N, K] traced back from the last step by the parents of each step.
 pub(super) fn gather_tree(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (ids, parents) = (b.input(op, "Ids")?, b.input(op, "Parents")?);
+    if b.rank(op, &ids)? != 3 {
+        return Err(op.malformed("needs three dimensions"));
+    }
     let shape = b.shape_of(&ids);
     let shape = b.slice(&shape, 0, 1, 3);
     let beams = b.dim(&ids, 2);

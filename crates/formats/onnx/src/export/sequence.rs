@@ -76,16 +76,6 @@ fn sequence(b: &mut Builder<'_>, op: &Op<'_>, slot: &str) -> Result<Value> {
     b.input(op, slot)
 }
 
-/// Adds a reduction over one axis. Its axes are an attribute or an input, by the version of the operators.
-fn reduce(b: &mut Builder<'_>, kind: &str, x: &Value, axis: i64, keep: bool) -> Value {
-    let keep = ("keepdims", Attr::Int(i64::from(keep)));
-    if kind == "ReduceSum" || b.opset >= 18 {
-        let axes = b.ints(&[axis]);
-        return b.node(kind, &[x, &axes], vec![keep]);
-    }
-    b.node(kind, &[x], vec![("axes", Attr::Ints(vec![axis])), keep])
-}
-
 /// Adds a `Scan` over the first dimension of the inputs, from the last element if reversed. `make` gets the states and one element of
 /// each input, and returns the next states and one element of each result. Results: the last states, then the collected results.
 fn scan(
@@ -210,16 +200,16 @@ fn sequence_pool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// Returns a sequence pooled to one row, by the attribute `pooltype` or its default.
 fn pooled(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, default: &str) -> Result<Value> {
     Ok(match op.text("pooltype", default).to_ascii_uppercase().as_str() {
-        "SUM" => reduce(b, "ReduceSum", x, 0, true),
-        "AVERAGE" => reduce(b, "ReduceMean", x, 0, true),
+        "SUM" => b.reduce("ReduceSum", x, &[0], true),
+        "AVERAGE" => b.reduce("ReduceMean", x, &[0], true),
         "SQRT" => {
-            let sum = reduce(b, "ReduceSum", x, 0, true);
+            let sum = b.reduce("ReduceSum", x, &[0], true);
             let count = b.dim(x, 0);
             let count = b.cast(&count, x.dtype);
             let root = b.unary("Sqrt", &count);
             b.binary("Div", &sum, &root)
         }
-        "MAX" => reduce(b, "ReduceMax", x, 0, true),
+        "MAX" => b.reduce("ReduceMax", x, &[0], true),
         "FIRST" => b.slice(x, 0, 0, 1),
         "LAST" => b.slice(x, 0, -1, i64::MAX),
         kind => return Err(op.refuse(format_args!("the kind {kind}"))),
@@ -414,7 +404,7 @@ fn sequence_erase(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let tokens = b.ints(&tokens);
     let is_token = b.binary("Equal", &labels, &tokens);
     let count = b.cast(&is_token, DType::I64);
-    let count = reduce(b, "ReduceSum", &count, 1, false);
+    let count = b.reduce("ReduceSum", &count, &[1], false);
     let zero = b.int(0);
     let is_kept = b.binary("Equal", &count, &zero);
     let out = b.node("Compress", &[&x, &is_kept], vec![("axis", Attr::Int(0))]);

@@ -27,8 +27,9 @@ const NODE: usize = 512;
 const NAME: usize = 256;
 const DIM: usize = 24;
 const ELEMENT: usize = 16;
-/// Work for a variable that an operator names.
+/// Work for a variable that an operator names, and for two results of an operator.
 const VARIABLE: usize = 64;
+const PAIR: usize = 8;
 
 /// Dimensions of a value; `None` if the rank is unknown.
 pub(super) type Dims = Option<Vec<Dim>>;
@@ -355,6 +356,11 @@ impl<'a> Builder<'a> {
         self.start = scope.nodes.len();
     }
 
+    /// Begins a part of an operator: a result that is assigned next is made by the nodes that follow.
+    pub(super) fn next_part(&mut self) {
+        self.start = self.top().nodes.len();
+    }
+
     // ---- operands and results of an operator
 
     /// Returns the value of a required input.
@@ -461,7 +467,7 @@ impl<'a> Builder<'a> {
             return String::new();
         }
         let bytes = constant.to_bytes().unwrap_or_default();
-        self.take_work(bytes.len());
+        self.take_work(bytes.len().max(constant.len().saturating_mul(ELEMENT)));
         let hash = self.hashes.hash_one((constant.dtype, &constant.shape, &bytes));
         for (known, name) in self.constants.get(&hash).into_iter().flatten() {
             let is_same = known.dtype == constant.dtype && known.shape == constant.shape;
@@ -622,13 +628,24 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Takes work for the variables that an operator names, before its translation.
+    /// Takes work for variables that operators name.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Limit`] if the budget of the export is exceeded.
     pub(super) fn take_variables(&mut self, count: usize) -> Result<()> {
         self.take_work(count.saturating_add(1).saturating_mul(VARIABLE));
         self.check_budget()
+    }
+
+    /// Takes work for an operator, before its translation. Each result is compared with the others when it is assigned.
+    ///
+    /// # Errors
+    /// As [`take_variables`](Self::take_variables).
+    pub(super) fn take_operator(&mut self, op: &Op<'_>) -> Result<()> {
+        let count = |slots: &[(&str, Vec<&str>)]| slots.iter().map(|(_, names)| names.len()).sum::<usize>();
+        let (inputs, outputs) = (count(&op.inputs), count(&op.outputs));
+        self.take_work(outputs.saturating_mul(outputs).saturating_mul(PAIR));
+        self.take_variables(inputs.saturating_add(outputs))
     }
 
     /// Takes memory for the results of an operator that is translated.

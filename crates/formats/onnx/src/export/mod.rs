@@ -227,8 +227,7 @@ impl<'a> Exporter<'a> {
                 Op::of_desc(operator)
             };
             builder.begin(number, &op);
-            let names = op.inputs.iter().chain(&op.outputs).map(|(_, names)| names.len());
-            builder.take_variables(names.sum())?;
+            builder.take_operator(&op).map_err(|error| within(error, &op))?;
             if let Err(error) = math::mishandles_complex(builder, &op) {
                 self.refuse(builder, &op, &error);
                 continue;

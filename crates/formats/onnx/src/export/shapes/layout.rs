@@ -3,7 +3,7 @@
 use super::{
     List, count_up, expand_to, joint_shape, known_int, known_list, list, reshape_to, signed, sizes_of, within,
 };
-use crate::export::builder::{Builder, Value};
+use crate::export::builder::{Builder, Value, check_rank};
 use crate::export::math;
 use crate::export::operator::Op;
 use crate::model::{Attr, Dim};
@@ -122,6 +122,7 @@ pub(super) fn squeeze(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 pub(super) fn unsqueeze(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;
     let axes = known_list(b, op, "axes", "AxesTensor", "AxesTensorList")?.unwrap_or_default();
+    check_rank(axes.len())?;
     let mut is_new: Vec<bool> = vec![false; b.rank(op, &x)?];
     for axis in axes {
         let count = signed(is_new.len()) + 1;
@@ -325,8 +326,11 @@ pub(super) fn unstack(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let count = x.size(axis).map_or(outputs, |size| usize::try_from(size).unwrap_or(usize::MAX));
     check_parts(op, slot, count)?;
     let parts = pieces(b, &x, axis, None, count);
-    let parts: Vec<Value> = parts.iter().map(|part| b.squeeze(part, &[signed(axis)])).collect();
-    b.bind_all(op, slot, parts);
+    for (name, part) in op.output(slot).iter().zip(parts) {
+        b.next_part();
+        let part = b.squeeze(&part, &[signed(axis)]);
+        b.set(name, part);
+    }
     Ok(())
 }
 
@@ -463,6 +467,7 @@ pub(super) fn broadcast_tensors(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> 
 pub(super) fn meshgrid(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let values = b.inputs(op, "X")?;
     let count = values.len();
+    check_rank(count)?;
     let mut parts = Vec::new();
     for (place, value) in values.iter().enumerate() {
         let mut sizes = vec![1; count];

@@ -589,10 +589,10 @@ impl<'a> Builder<'a> {
     pub(super) fn forget_names(&mut self, mark: &Mark) {
         self.used.undo(mark.names);
         for initializer in &self.initializers[mark.initializers..] {
-            self.used.insert(&initializer.name);
+            self.used.insert(initializer.name.as_str());
         }
         for name in self.casts[mark.casts..].iter().flat_map(|cast| &cast.outputs) {
-            self.used.insert(name);
+            self.used.insert(name.as_str());
         }
     }
 

@@ -32,14 +32,13 @@ impl<'a> Names<'a> {
     }
 
     /// Adds a name. Returns false if it is in use.
-    pub(super) fn insert(&mut self, name: impl AsRef<str>) -> bool {
-        let name = name.as_ref();
-        if self.used.contains(name) {
-            return false;
+    pub(super) fn insert(&mut self, name: impl Into<Rc<str>>) -> bool {
+        let name: Rc<str> = name.into();
+        let is_new = self.used.insert(name.clone());
+        if is_new {
+            self.changes.push(Change::Added(name));
         }
-        let name: Rc<str> = Rc::from(name);
-        self.changes.push(Change::Added(name.clone()));
-        self.used.insert(name)
+        is_new
     }
 
     /// Adds a name close to `base`. Returns it with the number of names that were tried.
@@ -52,7 +51,7 @@ impl<'a> Names<'a> {
         loop {
             count += 1;
             let name = format!("{base}.{count}");
-            if !self.declared.contains(name.as_str()) && self.insert(&name) {
+            if !self.declared.contains(name.as_str()) && self.insert(name.as_str()) {
                 let base: Rc<str> = Rc::from(base);
                 self.changes.push(Change::Counted(base.clone(), before));
                 self.counters.insert(base, count);

@@ -289,7 +289,10 @@ impl<'a> Changes<'a> {
     /// Returns the name by which operators read a value, if it changes.
     fn read_name(&self, scopes: &[usize], name: &str) -> Option<&str> {
         let key = self.seen(scopes, name)?;
-        self.casts.get(&key).map(|cast| cast.name.as_str()).or_else(|| self.names.get(&key).map(String::as_str))
+        self.casts
+            .get(&key)
+            .map(|cast| cast.name.as_str())
+            .or_else(|| self.names.get(&key).map(String::as_str))
     }
 }
 
@@ -424,9 +427,12 @@ impl Properties {
 }
 
 fn unchangeable(key: &str, old: &Value, new: &Value) -> Error {
-    Error::mismatch("belongs-to-a-program", format!("`{}` cannot be changed: the graph depends on it", escape_text(key)))
-        .expected(old.to_json())
-        .found(new.to_json())
+    Error::mismatch(
+        "belongs-to-a-program",
+        format!("`{}` cannot be changed: the graph depends on it", escape_text(key)),
+    )
+    .expected(old.to_json())
+    .found(new.to_json())
 }
 
 /// Files of external data.

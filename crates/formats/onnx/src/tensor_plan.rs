@@ -43,7 +43,12 @@ pub(crate) struct TensorPlan<'a> {
 }
 
 impl<'a> TensorPlan<'a> {
-    pub(crate) fn of(one: &Described, entry: &'a TensorEntry, inner: &[u8], storage: Storage) -> Result<Self> {
+    pub(crate) fn of(
+        one: &Described,
+        entry: &'a TensorEntry,
+        inner: &[u8],
+        storage: Storage,
+    ) -> Result<Self> {
         let Header { dtype: number, dims, is_external, .. } = &one.header;
         let (stored, shape, _) = read::layout(*number, dims)?;
         let (same_shape, same_dtype) = (entry.shape == shape, entry.dtype() == stored);

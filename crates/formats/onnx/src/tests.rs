@@ -306,7 +306,8 @@ fn casts_change_declarations_too() {
     let operators = &topology.blocks[0].operators;
     let cast = operators.iter().find(|o| o.inputs[0].arguments == ["fc1.weight"]).unwrap();
     assert_eq!((cast.kind.as_str(), cast.outputs[0].arguments[0].as_str()), ("Cast", "fc1.weight.f32"));
-    let reads = operators.iter().filter(|o| o.inputs[0].arguments.iter().any(|name| name == "fc1.weight.f32"));
+    let reads =
+        operators.iter().filter(|o| o.inputs[0].arguments.iter().any(|name| name == "fc1.weight.f32"));
     assert_eq!(reads.count(), 1);
     let mut typed = opened("typed_fields.onnx");
     typed.cast_floats(DType::F32).unwrap();

@@ -149,6 +149,10 @@ fn unused<'a>(
         .collect();
     let lost = move |entry: &&weighbridge_core::checkpoint::TensorEntry| !stored.contains(&entry.name());
     checkpoint.tensors.iter().filter(lost).map(|entry| {
-        Loss::new("not-in-graph", entry.name(), "not in the graph: no operator that leads to an output uses it")
+        Loss::new(
+            "not-in-graph",
+            entry.name(),
+            "not in the graph: no operator that leads to an output uses it",
+        )
     })
 }

@@ -355,4 +355,4 @@ fn no_operator_panics_on_few_dimensions_and_odd_attributes() {
 }
 
 /// Programs for each operator.
-const ROUNDS: usize = 20;
+const ROUNDS: usize = 10;

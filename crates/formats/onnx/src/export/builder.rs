@@ -1,22 +1,30 @@
 //! Builder of the graph: values, nodes, constants, bodies.
 
+mod budget;
+
 use super::infer::{self, Inferred};
+use super::names::Names;
 use super::operator::Op;
 use crate::constant::{Constant, Data};
 use crate::dtype;
 use crate::model::{Attr, Dim, Graph, Initializer, InitializerData, Node, ValueInfo};
+use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher;
 use std::sync::Arc;
+use weighbridge_core::budget::Budget;
 use weighbridge_core::checkpoint::TensorEntry;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_core::topology::{Topology, Variable, VariableKind};
 
+pub(super) use budget::check_rank;
+use budget::{DIM, ELEMENT, NAME, NODE};
+
 /// Maximum elements of a parameter whose values a translation may read.
 const MAX_READ: u64 = 1 << 16;
 /// Maximum elements of a constant that is computed while exporting.
 const MAX_FOLDED: usize = 1 << 12;
-
 /// Dimensions of a value; `None` if the rank is unknown.
 pub(super) type Dims = Option<Vec<Dim>>;
 /// Attributes of a node.
@@ -99,13 +107,17 @@ pub(super) struct Builder<'a> {
     initializers: Vec<Initializer>,
     /// Nodes that cast parameters, before all others.
     casts: Vec<Node>,
-    constants: HashMap<(DType, Vec<i64>, Vec<u8>), String>,
+    /// Stored constants with their names, by the hashes of their elements.
+    constants: HashMap<u64, Vec<(Arc<Constant>, String)>>,
+    hashes: RandomState,
     /// Names of outputs.
     pub(super) fetched: HashSet<String>,
     /// Variables that the program reads, once they are collected.
     read: std::cell::OnceCell<HashSet<&'a str>>,
-    used: HashSet<String>,
-    counters: HashMap<String, usize>,
+    used: Names<'a>,
+    budget: Budget,
+    /// First excess of the budget. The graph does not grow after it.
+    excess: Option<Error>,
     /// Block being translated.
     block: usize,
     /// Base of names of intermediate values: the first output of the operator.
@@ -120,6 +132,7 @@ impl<'a> Builder<'a> {
         topology: &'a Topology,
         parameters: HashMap<String, &'a TensorEntry>,
         opset: i64,
+        budget: Budget,
     ) -> Self {
         let mut declared: Vec<HashMap<&str, &Variable>> = Vec::new();
         for block in &topology.blocks {
@@ -129,6 +142,7 @@ impl<'a> Builder<'a> {
             }
             declared.push(names);
         }
+        let used = Names::new(declared.iter().flat_map(HashMap::keys).copied().collect());
         Self {
             topology,
             opset,
@@ -139,10 +153,12 @@ impl<'a> Builder<'a> {
             initializers: Vec::new(),
             casts: Vec::new(),
             constants: HashMap::new(),
+            hashes: RandomState::new(),
             fetched: HashSet::new(),
             read: std::cell::OnceCell::new(),
-            used: HashSet::new(),
-            counters: HashMap::new(),
+            used,
+            budget,
+            excess: None,
             block: 0,
             hint: "value".to_owned(),
             start: 0,
@@ -154,7 +170,7 @@ impl<'a> Builder<'a> {
     /// Returns the declaration of a variable visible in the current block.
     pub(super) fn declaration(&self, name: &str) -> Option<&'a Variable> {
         let mut at = Some(self.block);
-        for _ in 0..=self.declared.len() {
+        for _ in 0..=super::control::MAX_DEPTH {
             let block = at?;
             if let Some(variable) = self.declared.get(block)?.get(name) {
                 return Some(variable);
@@ -263,7 +279,9 @@ impl<'a> Builder<'a> {
                 }
                 let bytes = entry.read_tensor(Order::Row)?;
                 let shape = value.sizes().unwrap_or_default();
-                Ok(Constant::from_bytes(entry.dtype(), &shape, &bytes).map(Arc::new))
+                let constant = Constant::from_bytes(entry.dtype(), &shape, &bytes);
+                self.take_work(bytes.len());
+                Ok(constant.map(Arc::new))
             }
         }
     }
@@ -323,6 +341,11 @@ impl<'a> Builder<'a> {
         let scope = self.top();
         scope.recent.clear();
         self.start = scope.nodes.len();
+    }
+
+    /// Begins a part of an operator: a result that is assigned next is made by the nodes that follow.
+    pub(super) fn next_part(&mut self) {
+        self.start = self.top().nodes.len();
     }
 
     // ---- operands and results of an operator
@@ -409,20 +432,9 @@ impl<'a> Builder<'a> {
     /// Returns a name that no value has, close to `base`.
     pub(super) fn unique(&mut self, base: &str) -> String {
         let base = if is_plain(base) { base.to_owned() } else { weighbridge_core::text::escape(base) };
-        if !self.used.contains(&base) {
-            self.used.insert(base.clone());
-            return base;
-        }
-        let mut count = self.counters.get(&base).copied().unwrap_or(0);
-        loop {
-            count += 1;
-            let name = format!("{base}.{count}");
-            let is_variable = self.declared.iter().any(|names| names.contains_key(name.as_str()));
-            if !is_variable && self.used.insert(name.clone()) {
-                self.counters.insert(base, count);
-                return name;
-            }
-        }
+        let (name, tries) = self.used.unique(&base);
+        self.take_work(NAME.saturating_mul(tries));
+        name
     }
 
     /// Returns a name for an intermediate value of the operator.
@@ -436,13 +448,21 @@ impl<'a> Builder<'a> {
         let Some(constant) = value.constant.as_ref().filter(|_| value.name.is_empty()) else {
             return value.name.clone();
         };
-        let bytes = constant.to_bytes().unwrap_or_default();
-        let key = (constant.dtype, constant.shape.clone(), bytes);
-        if let Some(name) = self.constants.get(&key) {
-            return name.clone();
+        if self.excess.is_some() {
+            return String::new();
         }
+        let bytes = constant.to_bytes().unwrap_or_default();
+        self.take_work(bytes.len().max(constant.len().saturating_mul(ELEMENT)));
+        let hash = self.hashes.hash_one((constant.dtype, &constant.shape, &bytes));
+        for (known, name) in self.constants.get(&hash).into_iter().flatten() {
+            let is_same = known.dtype == constant.dtype && known.shape == constant.shape;
+            if is_same && known.to_bytes().unwrap_or_default() == bytes {
+                return name.clone();
+            }
+        }
+        self.take_memory(NAME.saturating_add(constant.len().saturating_mul(ELEMENT)));
         let name = self.unique("constant");
-        self.constants.insert(key, name.clone());
+        self.constants.entry(hash).or_default().push((constant.clone(), name.clone()));
         let data = InitializerData::Constant(constant.clone());
         self.initializers.push(Initializer { name: name.clone(), data });
         name
@@ -479,6 +499,18 @@ impl<'a> Builder<'a> {
         attributes: Attrs,
         results: Vec<Inferred>,
     ) -> Vec<Value> {
+        let dims: usize = results.iter().map(|result| result.dims.as_ref().map_or(0, Vec::len)).sum();
+        let memory = inputs.len().saturating_add(results.len()).saturating_mul(NAME);
+        self.take_memory(memory.saturating_add(dims.saturating_mul(DIM)).saturating_add(NODE));
+        if self.excess.is_some() {
+            let none = |r: Inferred| Value {
+                dtype: r.dtype,
+                dims: r.dims,
+                is_sequence: r.is_sequence,
+                ..Value::none()
+            };
+            return results.into_iter().map(none).collect();
+        }
         let mut names: Vec<String> = inputs.iter().map(|value| self.name(value)).collect();
         while names.last().is_some_and(String::is_empty) {
             names.pop();
@@ -510,10 +542,11 @@ impl<'a> Builder<'a> {
         let made = make(self);
         let made = made.map(|values| {
             // A result must be made by a node of the body, once.
+            let made = self.made();
             let mut seen = HashSet::new();
             let mut results = Vec::new();
             for value in values {
-                let own = self.top().nodes.iter().any(|node| node.outputs.contains(&value.name));
+                let own = made.contains(&value.name);
                 let own = own && value.constant.is_none() && seen.insert(value.name.clone());
                 results.push(if own { value } else { self.identity(&value) });
             }
@@ -532,26 +565,36 @@ impl<'a> Builder<'a> {
         Ok((graph, results))
     }
 
-    /// Returns the names in use, to forget those of a body that is built again.
-    pub(super) fn names(&self) -> (HashSet<String>, HashMap<String, usize>) {
-        (self.used.clone(), self.counters.clone())
+    /// Returns a mark, to forget the names of a body that is built again.
+    pub(super) fn names(&self) -> Mark {
+        Mark { names: self.used.mark(), initializers: self.initializers.len(), casts: self.casts.len() }
     }
 
     /// Forgets the names taken since [`names`](Self::names), except those of stored tensors.
-    pub(super) fn forget_names(&mut self, (used, counters): (HashSet<String>, HashMap<String, usize>)) {
-        self.used = used;
-        self.counters = counters;
-        self.used.extend(self.initializers.iter().map(|initializer| initializer.name.clone()));
+    pub(super) fn forget_names(&mut self, mark: &Mark) {
+        self.used.undo(mark.names);
+        for initializer in &self.initializers[mark.initializers..] {
+            self.used.insert(initializer.name.as_str());
+        }
+        for name in self.casts[mark.casts..].iter().flat_map(|cast| &cast.outputs) {
+            self.used.insert(name.as_str());
+        }
     }
 
     /// Returns a formal input for a body.
     pub(super) fn formal(&mut self, base: &str, dtype: DType, dims: Dims, is_sequence: bool) -> Value {
+        self.take_memory(NAME.saturating_add(dims.as_ref().map_or(0, Vec::len).saturating_mul(DIM)));
         Value { name: self.unique(base), dtype, dims, constant: None, is_sequence }
     }
 
     /// Returns true if a node of the current graph makes the value.
     pub(super) fn is_made(&mut self, name: &str) -> bool {
         self.top().nodes.iter().any(|node| node.outputs.iter().any(|output| output == name))
+    }
+
+    /// Returns the names of all values that nodes of the current graph make.
+    pub(super) fn made(&mut self) -> HashSet<String> {
+        self.top().nodes.iter().flat_map(|node| &node.outputs).cloned().collect()
     }
 
     /// Renames the result of the last node.
@@ -658,6 +701,16 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Reduces over axes. The axes are an attribute before version 18 of the operators (of `ReduceSum`, before 13).
+    pub(super) fn reduce(&mut self, kind: &str, x: &Value, axes: &[i64], keep: bool) -> Value {
+        let keep = ("keepdims", Attr::Int(i64::from(keep)));
+        if kind == "ReduceSum" || self.opset >= 18 {
+            let axes = self.ints(axes);
+            return self.node(kind, &[x, &axes], vec![keep]);
+        }
+        self.node(kind, &[x], vec![("axes", Attr::Ints(axes.to_vec())), keep])
+    }
+
     /// Gathers along an axis.
     pub(super) fn gather(&mut self, value: &Value, indices: &Value, axis: i64) -> Value {
         self.node("Gather", &[value, indices], vec![("axis", Attr::Int(axis))])
@@ -683,6 +736,13 @@ impl<'a> Builder<'a> {
         let constant = Constant::filled(number, dtype, &[1]);
         self.node("ConstantOfShape", &[shape], vec![("value", Attr::Tensor(constant))])
     }
+}
+
+/// State of a builder, to forget the names of a body.
+pub(super) struct Mark {
+    names: usize,
+    initializers: usize,
+    casts: usize,
 }
 
 /// Returns true for a name that needs no escape.

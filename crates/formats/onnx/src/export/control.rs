@@ -23,7 +23,7 @@ use weighbridge_core::tensor::DType;
 use weighbridge_core::topology::{Operator, VariableKind};
 
 /// Maximum nesting of bodies.
-const MAX_DEPTH: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
 /// Value of a Python variable that is not assigned yet, in programs of `to_static`.
 const PLACEHOLDER: f64 = 1.77113e27;
 /// Maximum translations of the body of one loop, until the dimensions of its variables no longer change.
@@ -47,7 +47,6 @@ pub(super) const DESC: &[&str] = &[
 /// The same of PIR, without dialect.
 pub(super) const PIR: &[&str] = &[
     "array_length",
-    "array_pop",
     "array_read",
     "array_to_tensor",
     "array_write",
@@ -97,7 +96,7 @@ struct Pending {
 pub(super) fn handles(kind: &str) -> bool {
     match kind.split_once('.') {
         Some(("builtin", name)) => {
-            matches!(name, "parameter" | "combine" | "split" | "slice" | "shadow_output" | "constant")
+            matches!(name, "parameter" | "combine" | "split" | "slice" | "shadow_output")
         }
         Some((_, name)) => {
             let name = name.strip_suffix('_').unwrap_or(name);
@@ -192,8 +191,6 @@ pub(super) fn translate<'a>(
                 value = b.get(name)?;
             }
         }
-        "array_pop" => return Err(op.refuse("removing an element of a list is not supported")),
-        "constant" => return Err(op.refuse("constants in the program text are not supported")),
         // Inputs, outputs, parameters and lists are found by name.
         _ => {}
     }
@@ -360,10 +357,10 @@ fn conditional<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>
     let results = op.output("Out");
     let (old, new): (Vec<&str>, Vec<&str>) = results.iter().partition(|name| b.is_assigned(name));
     if !new.is_empty() {
-        let mut names = HashSet::new();
-        read(exporter, block, 0, &mut names);
         let mut values = Vec::new();
-        for name in names {
+        for name in
+            named(exporter, b, &[block], |o| o.inputs.iter().flat_map(|slot| &slot.arguments).collect())?
+        {
             if b.is_assigned(name) {
                 values.push((name.to_owned(), b.get(name)?));
             }
@@ -388,13 +385,28 @@ fn conditional<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>
     Ok(())
 }
 
-/// Adds the variables that a block and its bodies read.
-fn read<'a>(exporter: &Exporter<'a>, block: usize, depth: usize, found: &mut HashSet<&'a str>) {
-    let Some(block) = exporter.topology.blocks.get(block).filter(|_| depth < MAX_DEPTH) else { return };
-    for operator in &block.operators {
-        found.extend(operator.inputs.iter().flat_map(|slot| &slot.arguments).map(String::as_str));
-        operator.blocks.iter().for_each(|body| read(exporter, *body, depth + 1, found));
+/// Returns the variables that the operators of blocks and of their bodies name, in order. `of` returns those of an operator.
+fn named<'a>(
+    exporter: &Exporter<'a>,
+    b: &mut Builder<'a>,
+    blocks: &[usize],
+    of: fn(&'a Operator) -> Vec<&'a String>,
+) -> Result<Vec<&'a str>> {
+    let (mut names, mut known) = (Vec::new(), HashSet::new());
+    let operators = |block: &usize| exporter.topology.blocks.get(*block).map(|block| block.operators.iter());
+    // Blocks are nested at most `MAX_DEPTH` deep, and each is run by one operator.
+    let mut open: Vec<_> = blocks.iter().rev().filter_map(operators).collect();
+    while let Some(last) = open.last_mut() {
+        let Some(operator) = last.next() else {
+            open.pop();
+            continue;
+        };
+        let own = of(operator);
+        b.take_variables(own.len())?;
+        names.extend(own.into_iter().map(String::as_str).filter(|name| known.insert(*name)));
+        open.extend(operator.blocks.iter().rev().filter_map(operators));
     }
+    Ok(names)
 }
 
 /// Returns true for the value that Paddle gives a Python variable that is not assigned on every path.
@@ -420,13 +432,18 @@ fn known(condition: &Value) -> Option<bool> {
 fn nested<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, block: usize) -> Result<()> {
     b.control.depth += 1;
     if b.control.depth > MAX_DEPTH {
-        return Err(Error::limit("nested-too-deep", "the blocks of the program are nested too deeply")
-            .expected(format_args!("at most {MAX_DEPTH} levels")));
+        return Err(too_deep());
     }
     exporter.count_body(block)?;
     let done = exporter.run_block(b, block);
     b.control.depth -= 1;
     done
+}
+
+/// Returns the error for blocks in blocks beyond [`MAX_DEPTH`].
+pub(super) fn too_deep() -> Error {
+    Error::limit("nested-too-deep", "the blocks of the program are nested too deeply")
+        .expected(format_args!("at most {MAX_DEPTH} levels"))
 }
 
 /// Adds an `If` whose branches return the same number of results.
@@ -535,7 +552,7 @@ fn select<'a>(
         if is_settled {
             break (then, otherwise);
         }
-        b.forget_names(names);
+        b.forget_names(&names);
     };
     let values = joined(b, op, &condition, then, otherwise)?;
     for ((name, _), value) in group.iter().zip(values) {
@@ -574,17 +591,9 @@ fn select_pir(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 
 // ---- loops
 
-/// Adds the variables that a block and its bodies write, in order.
-fn written<'a>(exporter: &Exporter<'a>, block: usize, depth: usize, found: &mut Vec<&'a str>) {
-    let Some(block) = exporter.topology.blocks.get(block).filter(|_| depth < MAX_DEPTH) else { return };
-    for operator in &block.operators {
-        for name in operator.outputs.iter().flat_map(|slot| &slot.arguments).chain(changed(operator)) {
-            if !found.contains(&name.as_str()) {
-                found.push(name);
-            }
-        }
-        operator.blocks.iter().for_each(|body| written(exporter, *body, depth + 1, found));
-    }
+/// Returns the variables that an operator writes.
+fn written(operator: &Operator) -> Vec<&String> {
+    operator.outputs.iter().flat_map(|slot| &slot.arguments).chain(changed(operator)).collect()
 }
 
 /// Returns the operands that an operator of PIR changes in place.
@@ -669,7 +678,7 @@ fn repeat<'a>(
             }
         }
         if !is_placed {
-            b.forget_names(names);
+            b.forget_names(&names);
             continue;
         }
         let after: Vec<Dims> = results[1..].iter().map(|value| value.dims.clone()).collect();
@@ -680,7 +689,7 @@ fn repeat<'a>(
         }
         if joint != dims {
             dims = joint;
-            b.forget_names(names);
+            b.forget_names(&names);
             continue;
         }
         let mut graph = graph;
@@ -718,10 +727,8 @@ fn while_desc<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>)
     let condition_name = op.input("Condition").first().copied();
     let condition_name = condition_name.ok_or_else(|| op.malformed("lacks its condition"))?;
     let condition = b.get(condition_name)?;
-    let mut names = Vec::new();
-    written(exporter, block, 0, &mut names);
     let mut carried = Vec::new();
-    for name in names {
+    for name in named(exporter, b, &[block], written)? {
         if b.is_assigned(name) {
             carried.push(Carried { name, initial: b.get(name)? });
             continue;
@@ -773,11 +780,10 @@ fn while_pir<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>) 
         carried.push(Carried { name, initial: b.get(operand)? });
     }
     // Values around the loop that its body changes in place.
-    let mut names = Vec::new();
-    written(exporter, block, 0, &mut names);
     let own = carried.len();
-    for name in names {
-        if b.is_assigned(name) && !carried.iter().any(|c| c.name == name) {
+    let arguments: HashSet<&str> = body.arguments.iter().map(String::as_str).collect();
+    for name in named(exporter, b, &[block], written)? {
+        if b.is_assigned(name) && !arguments.contains(name) {
             carried.push(Carried { name, initial: b.get(name)? });
         }
     }
@@ -810,9 +816,7 @@ fn if_pir<'a>(exporter: &mut Exporter<'a>, b: &mut Builder<'a>, op: &Op<'a>) -> 
     let [then_block, else_block] = op.blocks[..] else { return Err(op.malformed("needs two blocks")) };
     let condition = first_operand(b, op)?;
     let condition = scalar(b, &condition, DType::Bool);
-    let mut changed = Vec::new();
-    written(exporter, then_block, 0, &mut changed);
-    written(exporter, else_block, 0, &mut changed);
+    let mut changed = named(exporter, b, &[then_block, else_block], written)?;
     changed.retain(|name| b.is_assigned(name));
     if let Some(is_true) = known(&condition) {
         let block = if is_true { then_block } else { else_block };

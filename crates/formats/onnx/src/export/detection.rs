@@ -2,7 +2,6 @@
 
 use super::builder::{Builder, Value};
 use super::operator::{Op, Row, row};
-use super::pool::reduce;
 use crate::constant::Constant;
 use crate::model::Attr;
 use weighbridge_core::error::Result;
@@ -74,7 +73,7 @@ pub(super) fn counts(b: &mut Builder<'_>, x: &Value, count: &Value) -> Value {
     let row = b.unsqueeze(x, &[0]);
     let equal = b.binary("Equal", &all, &row);
     let equal = b.cast(&equal, DType::I64);
-    reduce(b, "ReduceSum", &equal, &[1], false)
+    b.reduce("ReduceSum", &equal, &[1], false)
 }
 
 // ---- suppression
@@ -330,7 +329,7 @@ fn matrix_nms(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let is_better = b.binary("Less", &above, &below);
     let (zero, one) = (b.scalar(0.0, scores.dtype), b.scalar(1.0, scores.dtype));
     let parts = b.node("Where", &[&is_better, &parts, &zero], Vec::new());
-    let worst = reduce(b, "ReduceMax", &parts, &[3], false);
+    let worst = b.reduce("ReduceMax", &parts, &[3], false);
     let worst = b.unsqueeze(&worst, &[2]);
     let decay = if op.bool("use_gaussian", false) {
         let (squares, own) = (b.binary("Mul", &worst, &worst), b.binary("Mul", &parts, &parts));
@@ -344,7 +343,7 @@ fn matrix_nms(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let is_nan = b.unary("IsNaN", &decay);
     let decay = b.node("Where", &[&is_nan, &one, &decay], Vec::new());
     let decay = b.node("Where", &[&is_better, &decay, &one], Vec::new());
-    let decay = reduce(b, "ReduceMin", &decay, &[3], false);
+    let decay = b.reduce("ReduceMin", &decay, &[3], false);
     let decay = b.binary("Min", &decay, &one);
     let lowered = b.binary("Mul", &decay, &best);
     let least = b.scalar(op.float("score_threshold", 0.0), scores.dtype);
@@ -369,7 +368,7 @@ fn matrix_nms(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let index = b.binary("Add", &start, &number);
     let is_kept = b.binary("Greater", &final_scores, &lowest);
     let kept_counts = b.cast(&is_kept, DType::I64);
-    let kept_counts = reduce(b, "ReduceSum", &kept_counts, &[1], false);
+    let kept_counts = b.reduce("ReduceSum", &kept_counts, &[1], false);
     let mask = b.reshape(&is_kept, &[-1]);
     let mut columns = Vec::new();
     for value in [&class, &final_scores, &index] {

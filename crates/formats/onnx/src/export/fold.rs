@@ -174,6 +174,9 @@ fn concat(constants: &[&Constant], axis: i64) -> Option<Constant> {
     }
     let first = constants.first()?;
     let length: usize = constants.iter().map(|c| c.len()).sum();
+    if length > MAX {
+        return None;
+    }
     let shape = vec![i64::try_from(length).ok()?];
     let data = match &first.data {
         Data::Ints(_) => {
@@ -269,6 +272,7 @@ fn range(constants: &[&Constant]) -> Option<Constant> {
     let count = if (span > 0) == (step > 0) { (span.abs() + size - 1) / size } else { 0 };
     let count =
         i64::try_from(count).ok().filter(|count| usize::try_from(*count).is_ok_and(|count| count <= MAX))?;
-    let values: Vec<i64> = (0..count).map(|i| start + i * step).collect();
-    Some(Constant { dtype: constants[0].dtype, shape: vec![count], data: Data::Ints(values) })
+    let values: Option<Vec<i64>> =
+        (0..count).map(|i| i.checked_mul(step).and_then(|i| start.checked_add(i))).collect();
+    Some(Constant { dtype: constants[0].dtype, shape: vec![count], data: Data::Ints(values?) })
 }

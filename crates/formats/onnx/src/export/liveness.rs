@@ -1,54 +1,69 @@
 //! Operators and nodes that contribute to the outputs.
 
+use super::control::{MAX_DEPTH, too_deep};
 use crate::model::{Attr, Graph, Node};
 use std::collections::HashSet;
+use weighbridge_core::error::{Error, Result};
 use weighbridge_core::topology::{Operator, Topology};
 
 /// Returns, for each operator of each block, whether it contributes to the outputs. An operator of a body counts if the operator
 /// that runs the body does.
-pub(super) fn of(topology: &Topology) -> Vec<Vec<bool>> {
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Corrupt`] for a block that two operators run; [`weighbridge_core::Kind::Limit`] for blocks that are
+/// nested too deeply.
+pub(super) fn of(topology: &Topology) -> Result<Vec<Vec<bool>>> {
     let mut live: Vec<Vec<bool>> = topology.blocks.iter().map(|b| vec![false; b.operators.len()]).collect();
     let mut wanted: HashSet<&str> = topology.fetches.iter().map(|fetch| fetch.name.as_str()).collect();
-    let mut bodies: Vec<usize> = Vec::new();
-    if let Some(main) = topology.blocks.first() {
-        for (place, operator) in main.operators.iter().enumerate().rev() {
-            let is_end = matches!(operator.kind.as_str(), "fetch" | "pd_op.fetch" | "builtin.shadow_output");
-            let writes = operator.outputs.iter().flat_map(|slot| &slot.arguments);
-            let takes_apart = operator.kind == "builtin.split" || operator.kind == "builtin.slice";
-            // An operator that changes a list or writes variables through its bodies.
-            let changes = is_in_place(operator)
-                && operator
-                    .inputs
-                    .iter()
-                    .flat_map(|s| &s.arguments)
-                    .any(|name| wanted.contains(name.as_str()));
-            let mut inner = written_by_bodies(topology, operator);
-            let needed = is_end
-                || changes
-                || writes.clone().any(|name| wanted.contains(name.as_str()))
-                || inner.any(|name| wanted.contains(name));
-            if !needed {
-                continue;
-            }
-            live[0][place] = !is_end && !takes_apart;
-            wanted.extend(read(operator));
-            let known = bodies.len();
-            for body in &operator.blocks {
-                collect(topology, *body, &mut bodies);
-            }
-            for body in &bodies[known..] {
-                for inner in &topology.blocks[*body].operators {
-                    wanted.extend(read(inner));
-                }
+    let mut is_run: Vec<bool> = vec![false; topology.blocks.len()];
+    let Some(main) = topology.blocks.first() else { return Ok(live) };
+    for (place, operator) in main.operators.iter().enumerate().rev() {
+        let is_end = matches!(operator.kind.as_str(), "fetch" | "pd_op.fetch" | "builtin.shadow_output");
+        let takes_apart = operator.kind == "builtin.split" || operator.kind == "builtin.slice";
+        let bodies = bodies(topology, operator, &mut is_run)?;
+        let inner = || bodies.iter().flat_map(|body| &topology.blocks[*body].operators);
+        // Operators change lists, and write variables through their bodies.
+        let mut writes = std::iter::once(operator).chain(inner()).flat_map(written);
+        if !is_end && !writes.any(|name| wanted.contains(name)) {
+            continue;
+        }
+        live[0][place] = !is_end && !takes_apart;
+        wanted.extend(std::iter::once(operator).chain(inner()).flat_map(read));
+        for body in &bodies {
+            for (place, operator) in topology.blocks[*body].operators.iter().enumerate() {
+                live[*body][place] = !matches!(operator.kind.as_str(), "builtin.split" | "builtin.slice");
             }
         }
     }
-    for body in bodies {
-        for (place, operator) in topology.blocks[body].operators.iter().enumerate() {
-            live[body][place] = !matches!(operator.kind.as_str(), "builtin.split" | "builtin.slice");
+    Ok(live)
+}
+
+/// Returns the blocks that an operator of the main block runs, and those that their operators run. `is_run` marks the blocks that
+/// operators run.
+fn bodies(topology: &Topology, operator: &Operator, is_run: &mut [bool]) -> Result<Vec<usize>> {
+    let mut found = Vec::new();
+    let mut next: Vec<(usize, usize)> = operator.blocks.iter().map(|body| (*body, 1)).collect();
+    while let Some((body, depth)) = next.pop() {
+        // The translation reports a block that does not exist.
+        let Some(block) = topology.blocks.get(body) else { continue };
+        if depth > MAX_DEPTH {
+            return Err(too_deep());
         }
+        if body == 0 || std::mem::replace(&mut is_run[body], true) {
+            return Err(Error::corrupt("bad-program", "two operators of the program run the same block")
+                .found(format_args!("block {body}")));
+        }
+        found.push(body);
+        next.extend(block.operators.iter().flat_map(|o| &o.blocks).map(|body| (*body, depth + 1)));
     }
-    live
+    Ok(found)
+}
+
+/// Returns the variables that an operator assigns: its outputs, and the operands that it changes.
+fn written(operator: &Operator) -> impl Iterator<Item = &str> {
+    let changed = is_in_place(operator).then_some(&operator.inputs);
+    let slots = operator.outputs.iter().chain(changed.into_iter().flatten());
+    slots.flat_map(|slot| &slot.arguments).map(String::as_str)
 }
 
 /// Returns the variables that an operator reads: its inputs, and those that supply attributes.
@@ -70,35 +85,6 @@ fn is_in_place(operator: &Operator) -> bool {
         operator.kind.as_str(),
         "write_to_array" | "pd_op.array_write_" | "pd_op.assign_out_" | "pd_op.increment_"
     )
-}
-
-/// Adds a block and the blocks that its operators run.
-fn collect(topology: &Topology, number: usize, found: &mut Vec<usize>) {
-    if number == 0 || number >= topology.blocks.len() || found.contains(&number) {
-        return;
-    }
-    found.push(number);
-    for operator in &topology.blocks[number].operators {
-        for body in &operator.blocks {
-            collect(topology, *body, found);
-        }
-    }
-}
-
-/// Returns the variables that the bodies of an operator write.
-fn written_by_bodies<'a>(
-    topology: &'a Topology,
-    operator: &Operator,
-) -> impl Iterator<Item = &'a str> + use<'a> {
-    let mut bodies = Vec::new();
-    for body in &operator.blocks {
-        collect(topology, *body, &mut bodies);
-    }
-    bodies.into_iter().flat_map(|body| &topology.blocks[body].operators).flat_map(|operator| {
-        let outputs = operator.outputs.iter().flat_map(|s| &s.arguments);
-        let changed = is_in_place(operator).then(|| operator.inputs.iter().flat_map(|s| &s.arguments));
-        outputs.chain(changed.into_iter().flatten()).map(String::as_str)
-    })
 }
 
 /// Removes nodes and stored tensors that contribute to no output.

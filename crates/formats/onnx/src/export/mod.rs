@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`operator`] | an operator in one vocabulary, for both forms of programs |
 //! | [`table`] | all operators with their translations |
-//! | [`builder`] | values and nodes of the graph |
+//! | [`builder`], [`names`] | values and nodes of the graph |
 //! | [`infer`], [`fold`] | types of results; computed constants |
 //! | [`control`] | branches, loops, lists of tensors |
 //! | `math`, `shapes`, `layers`, `pool`, `norm`, `vision`, `resize`, `detection`, `sequence`, `quantized`, `fused` | translations |
@@ -22,6 +22,7 @@ mod infer;
 mod layers;
 mod liveness;
 mod math;
+mod names;
 mod norm;
 mod operator;
 mod pool;
@@ -30,19 +31,24 @@ mod resize;
 mod sequence;
 mod shapes;
 mod table;
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests;
 mod vision;
 
 use crate::model::{Dim, Graph, Model, ValueInfo};
 use builder::{Builder, Value, value_info};
 use operator::{Lists, Op};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use weighbridge_core::budget::Budget;
 use weighbridge_core::check::variable_names;
 use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::DType;
 use weighbridge_core::text::counted;
-use weighbridge_core::topology::{Endpoint, Topology};
+use weighbridge_core::topology::{AttributeValue, Endpoint, Topology};
 
 pub(crate) use table::{is_supported, supported};
 
@@ -55,11 +61,14 @@ const MAX_SHOWN: usize = 20;
 /// Maximum number of operators in the translations of bodies. Bodies of loops are translated several times, bodies in them more often.
 const MAX_IN_BODIES: usize = 200_000;
 
+/// Size of a program in bytes whose budget smaller ones have too: an operator of 100 bytes may become hundreds of nodes.
+const PROGRAM: u64 = 8 << 20;
+
 /// Exports the program of a checkpoint with its parameters.
 ///
 /// # Errors
 /// [`Kind::Unsupported`], `unsupported-operators`, with every operator that has no translation, its count and its first use;
-/// [`Kind::Corrupt`] for an inconsistent program.
+/// [`Kind::Corrupt`] for an inconsistent program; [`Kind::Limit`] for a graph that is too large for the size of the program.
 pub(crate) fn export(checkpoint: &Checkpoint, topology: &Topology, opset: i64) -> Result<Model> {
     if topology.fetches.is_empty() {
         return Err(Error::unsupported("no-outputs", "the program has no outputs")
@@ -70,11 +79,13 @@ pub(crate) fn export(checkpoint: &Checkpoint, topology: &Topology, opset: i64) -
     for (name, entry) in names.into_iter().zip(&checkpoint.tensors) {
         parameters.entry(name).or_insert(entry);
     }
-    let mut exporter = Exporter::new(topology);
+    let mut exporter = Exporter::new(topology)?;
     exporter.check_supported()?;
-    let mut builder = Builder::new(topology, parameters, opset);
+    let budget = Budget::new(PROGRAM.max(topology.bytes.len() as u64), &Limits::default());
+    let mut builder = Builder::new(topology, parameters, opset, budget);
     let mut inputs = Vec::new();
     for feed in &topology.feeds {
+        builder::check_rank(feed.shape.as_ref().map_or(0, Vec::len))?;
         let info = input(feed);
         let value = builder.formal(&info.name, info.dtype, info.shape.clone(), false);
         builder.set(&feed.name, value.clone());
@@ -86,10 +97,13 @@ pub(crate) fn export(checkpoint: &Checkpoint, topology: &Topology, opset: i64) -
         return Err(error);
     }
     let mut outputs = Vec::new();
+    let (made, fetched) = (builder.made(), fetched(topology));
     for fetch in &topology.fetches {
-        let value = exporter.output(&mut builder, fetch)?;
+        let source = fetched.get(fetch.name.as_str()).copied().unwrap_or(&fetch.name);
+        let value = output(&mut builder, fetch, source, &made)?;
         outputs.push(value_info(&value));
     }
+    builder.check_budget()?;
     let (nodes, initializers) = builder.finish();
     let mut graph = Graph { name: "main".to_owned(), nodes, initializers, inputs, outputs };
     liveness::prune(&mut graph);
@@ -124,11 +138,12 @@ struct Exporter<'a> {
 }
 
 impl<'a> Exporter<'a> {
-    fn new(topology: &'a Topology) -> Self {
+    fn new(topology: &'a Topology) -> Result<Self> {
         let mut lists = Lists::default();
         topology.blocks.iter().for_each(|block| lists.add(block));
-        let live = liveness::of(topology);
-        Self { topology, lists, live, refused: BTreeMap::new(), index: table::Index::new(), in_bodies: 0 }
+        let live = liveness::of(topology)?;
+        let index = table::Index::new();
+        Ok(Self { topology, lists, live, refused: BTreeMap::new(), index, in_bodies: 0 })
     }
 
     /// Fails if operators that contribute to the outputs have no translation.
@@ -212,6 +227,7 @@ impl<'a> Exporter<'a> {
                 Op::of_desc(operator)
             };
             builder.begin(number, &op);
+            builder.take_operator(&op).map_err(|error| within(error, &op))?;
             if let Err(error) = math::mishandles_complex(builder, &op) {
                 self.refuse(builder, &op, &error);
                 continue;
@@ -233,6 +249,7 @@ impl<'a> Exporter<'a> {
                 Err(error) if error.kind() == Kind::Unsupported => self.refuse(builder, &op, &error),
                 done => done.map_err(|error| within(error, &op))?,
             }
+            builder.take_results(&op).map_err(|error| within(error, &op))?;
         }
         Ok(())
     }
@@ -255,37 +272,50 @@ impl<'a> Exporter<'a> {
             }
         }
     }
+}
 
-    /// Returns the value of an output of the program under the name of the output.
-    fn output(&self, builder: &mut Builder<'a>, fetch: &Endpoint) -> Result<Value> {
-        let value = builder.get(self.fetched(&fetch.name))?;
-        if value.dtype.name().starts_with('c') {
-            return Err(Error::unsupported("onnx-dtype", "ONNX Runtime lacks the dtype of an output")
-                .found(format_args!("{} {}", weighbridge_core::text::escape(&fetch.name), value.dtype)));
-        }
-        let is_own = value.name == fetch.name && value.constant.is_none();
-        if is_own && builder.is_made(&value.name) && builder.fetched.insert(value.name.clone()) {
-            return Ok(value);
-        }
-        let mut copy = builder.identity(&value);
-        let name = builder.unique(&fetch.name);
-        builder.rename_last(&copy.name, &name);
-        copy.name.clone_from(&name);
-        builder.fetched.insert(name);
-        Ok(copy)
+/// Returns the value of an output of the program under the name of the output. `source` is the variable that it reads, `made` the
+/// values that nodes make.
+fn output(
+    builder: &mut Builder<'_>,
+    fetch: &Endpoint,
+    source: &str,
+    made: &HashSet<String>,
+) -> Result<Value> {
+    let value = builder.get(source)?;
+    if value.dtype.name().starts_with('c') {
+        return Err(Error::unsupported("onnx-dtype", "ONNX Runtime lacks the dtype of an output")
+            .found(format_args!("{} {}", weighbridge_core::text::escape(&fetch.name), value.dtype)));
     }
+    let is_own = value.name == fetch.name && value.constant.is_none();
+    if is_own && made.contains(&value.name) && builder.fetched.insert(value.name.clone()) {
+        return Ok(value);
+    }
+    let mut copy = builder.identity(&value);
+    let name = builder.unique(&fetch.name);
+    builder.rename_last(&copy.name, &name);
+    copy.name.clone_from(&name);
+    builder.fetched.insert(name);
+    Ok(copy)
+}
 
-    /// Returns the variable that an output reads: in PIR, the operand of the fetch.
-    fn fetched<'n>(&'n self, name: &'n str) -> &'n str {
-        let fetch = |operator: &&weighbridge_core::topology::Operator| {
-            matches!(operator.kind.as_str(), "pd_op.fetch" | "builtin.shadow_output")
-                && (operator.output("").iter().any(|own| own == name)
-                    || matches!(operator.attribute("name").or(operator.attribute("output_name")),
-                        Some(weighbridge_core::topology::AttributeValue::Text(own)) if own == name))
+/// Returns the variables that outputs read, by the names of the outputs: in PIR, the operands of the fetches.
+fn fetched(topology: &Topology) -> HashMap<&str, &str> {
+    let mut found = HashMap::new();
+    for operator in topology.blocks.iter().flat_map(|block| &block.operators) {
+        if !matches!(operator.kind.as_str(), "pd_op.fetch" | "builtin.shadow_output") {
+            continue;
+        }
+        let named = match operator.attribute("name").or(operator.attribute("output_name")) {
+            Some(AttributeValue::Text(name)) => Some(name),
+            _ => None,
         };
-        let mut operators = self.topology.blocks.iter().flat_map(|block| &block.operators);
-        operators.find(fetch).and_then(|operator| operator.input("").first()).map_or(name, String::as_str)
+        for name in operator.output("").iter().chain(named) {
+            let source = operator.input("").first().unwrap_or(name);
+            found.entry(name.as_str()).or_insert(source.as_str());
+        }
     }
+    found
 }
 
 /// Adds the operator to an error.

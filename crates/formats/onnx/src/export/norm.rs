@@ -3,7 +3,6 @@
 use super::builder::{Builder, Value};
 use super::layers::{channels_back, channels_first, is_channel_last};
 use super::operator::{Op, Row, row};
-use super::pool::reduce;
 use crate::model::Attr;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::DType;
@@ -40,10 +39,10 @@ fn per_channel(b: &mut Builder<'_>, vector: &Value, rank: usize, dtype: DType) -
 
 /// Returns the mean and the variance over axes, with the axes kept.
 fn moments(b: &mut Builder<'_>, x: &Value, axes: &[i64]) -> (Value, Value, Value) {
-    let mean = reduce(b, "ReduceMean", x, axes, true);
+    let mean = b.reduce("ReduceMean", x, axes, true);
     let centered = b.binary("Sub", x, &mean);
     let squares = b.binary("Mul", &centered, &centered);
-    let variance = reduce(b, "ReduceMean", &squares, axes, true);
+    let variance = b.reduce("ReduceMean", &squares, axes, true);
     (mean, centered, variance)
 }
 
@@ -326,7 +325,7 @@ fn affine_channel(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// Returns v / (sqrt(sum of squares) + epsilon).
 fn unit(b: &mut Builder<'_>, v: &Value, epsilon: &Value) -> Value {
     let squares = b.binary("Mul", v, v);
-    let sum = reduce(b, "ReduceSum", &squares, &[0, 1], true);
+    let sum = b.reduce("ReduceSum", &squares, &[0, 1], true);
     let length = b.unary("Sqrt", &sum);
     let length = b.binary("Add", &length, epsilon);
     b.binary("Div", v, &length)
@@ -356,7 +355,7 @@ fn spectral_norm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     }
     let product = b.binary("MatMul", &matrix, &v);
     let product = b.binary("Mul", &product, &u);
-    let sigma = reduce(b, "ReduceSum", &product, &[0, 1], false);
+    let sigma = b.reduce("ReduceSum", &product, &[0, 1], false);
     let y = b.binary("Div", &weight, &sigma);
     b.bind(op, "Out", y);
     Ok(())
@@ -368,7 +367,7 @@ fn loss(b: &mut Builder<'_>, op: &Op<'_>, logs: &Value, label: &Value, axis: usi
     if op.bool("soft_label", false) {
         let label = b.cast(label, logs.dtype);
         let product = b.binary("Mul", logs, &label);
-        let sum = reduce(b, "ReduceSum", &product, &[place], true);
+        let sum = b.reduce("ReduceSum", &product, &[place], true);
         return Ok(b.unary("Neg", &sum));
     }
     let rank = b.rank(op, logs)?;

@@ -85,19 +85,9 @@ fn global(b: &mut Builder<'_>, x: &Value, is_max: bool) -> Value {
     match (is_max, x.dtype) {
         (true, DType::F32 | DType::F16) => b.unary("GlobalMaxPool", x),
         (false, DType::F32 | DType::F16) => b.unary("GlobalAveragePool", x),
-        (true, _) => reduce(b, "ReduceMax", x, &axes(count), true),
-        (false, _) => reduce(b, "ReduceMean", x, &axes(count), true),
+        (true, _) => b.reduce("ReduceMax", x, &axes(count), true),
+        (false, _) => b.reduce("ReduceMean", x, &axes(count), true),
     }
-}
-
-/// Adds a reduction. Its axes are an attribute before version 18 of the operators (of `ReduceSum`, before 13).
-pub(super) fn reduce(b: &mut Builder<'_>, kind: &str, x: &Value, axes: &[i64], keep: bool) -> Value {
-    let keep = ("keepdims", Attr::Int(i64::from(keep)));
-    if kind == "ReduceSum" || b.opset >= 18 {
-        let axes = b.ints(axes);
-        return b.node(kind, &[x, &axes], vec![keep]);
-    }
-    b.node(kind, &[x], vec![("axes", Attr::Ints(axes.to_vec())), keep])
 }
 
 /// Paddings before and after the spatial dimensions, which may depend on sizes that are known at run time.
@@ -284,7 +274,7 @@ fn adapted_axis(
         return Err(op.refuse("the output sizes of adaptive pooling are too large"));
     }
     if count == 1 {
-        return Ok(reduce(b, kind, x, &[place], true));
+        return Ok(b.reduce(kind, x, &[place], true));
     }
     if let Some(size) = size.filter(|size| size % count == 0) {
         let (windows, length) = (b.ints(&[count]), b.ints(&[size / count]));
@@ -294,7 +284,7 @@ fn adapted_axis(
         let parts: Vec<&Value> = parts.iter().collect();
         let shape = b.concat(&parts, 0);
         let split = b.binary("Reshape", x, &shape);
-        return Ok(reduce(b, kind, &split, &[place + 1], false));
+        return Ok(b.reduce(kind, &split, &[place + 1], false));
     }
     let size = b.dim(x, axis);
     let vector = |numbers: Vec<i64>| Value::of(Constant::of_ints(&numbers, DType::I64, &[count, 1]));
@@ -317,7 +307,7 @@ fn adapted_axis(
     let places = b.binary("Min", &places, &last);
     let windows = b.gather(x, &places, place);
     if is_max {
-        return Ok(reduce(b, kind, &windows, &[place + 1], false));
+        return Ok(b.reduce(kind, &windows, &[place + 1], false));
     }
     let rest = i64::try_from(x.rank().unwrap_or(0)).unwrap_or(0) - place - 1;
     let trailing: Vec<i64> = (2..2 + rest).collect();
@@ -325,7 +315,7 @@ fn adapted_axis(
     let inside = b.unsqueeze(&inside, &trailing);
     let zero = b.scalar(0.0, x.dtype);
     let windows = b.node("Where", &[&inside, &windows, &zero], Vec::new());
-    let sum = reduce(b, "ReduceSum", &windows, &[place + 1], false);
+    let sum = b.reduce("ReduceSum", &windows, &[place + 1], false);
     let lengths = b.cast(&lengths, x.dtype);
     let lengths = b.squeeze(&lengths, &[1]);
     let trailing: Vec<i64> = (1..=rest).collect();
@@ -460,7 +450,7 @@ fn unpool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let indices = b.reshape(&indices, &[0, 0, -1]);
     let elements = match b.known_ints(&size)? {
         Some(known) => b.ints(&[known.iter().fold(1, |product: i64, size| product.saturating_mul(*size))]),
-        None => reduce(b, "ReduceProd", &size, &[0], true),
+        None => b.reduce("ReduceProd", &size, &[0], true),
     };
     let (batch, channels) = (b.dim(&x, 0), b.dim(&x, 1));
     let shape = b.concat(&[&batch, &channels, &elements], 0);

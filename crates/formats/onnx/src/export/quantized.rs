@@ -6,7 +6,6 @@
 use super::builder::{Builder, Value};
 use super::operator::{Op, Row, row};
 use crate::constant::Constant;
-use crate::model::Attr;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::DType;
 
@@ -61,7 +60,7 @@ fn along(b: &mut Builder<'_>, op: &Op<'_>, scale: &Value, x: &Value, axis: i64) 
         Some(constant) => Value::of((*constant).clone()),
         None => scale,
     };
-    if axis < 0 {
+    if axis < 0 || x.rank() == Some(0) {
         return Ok(b.reshape(&scale, &[]));
     }
     let rank = b.rank(op, x)?;
@@ -177,13 +176,7 @@ fn abs_max(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, axis: i64) -> Result<Val
     if axes.is_empty() {
         return Ok(size);
     }
-    let keep = ("keepdims", Attr::Int(i64::from(kept.is_some())));
-    Ok(if b.opset >= 18 {
-        let axes = b.ints(&axes);
-        b.node("ReduceMax", &[&size, &axes], vec![keep])
-    } else {
-        b.node("ReduceMax", &[&size], vec![("axes", Attr::Ints(axes)), keep])
-    })
+    Ok(b.reduce("ReduceMax", &size, &axes, kept.is_some()))
 }
 
 /// Returns the scale of a fake quantization with the rank of `x`: stored, or the largest size of the values.

@@ -67,16 +67,6 @@ pub(super) const ROWS: &[Row] = &[
     row("im2sequence", "im2sequence", "X Y", "Out", im2sequence),
 ];
 
-/// Returns true if an operator or the caller of the program reads a result.
-fn is_read(b: &Builder<'_>, op: &Op<'_>, slot: &str) -> bool {
-    let names = op.output(slot);
-    let has = |name: &String| names.contains(&name.as_str());
-    let mut operators = b.topology.blocks.iter().flat_map(|block| &block.operators);
-    !names.is_empty()
-        && (b.topology.fetches.iter().any(|fetch| names.contains(&fetch.name.as_str()))
-            || operators.any(|operator| operator.inputs.iter().any(|slot| slot.arguments.iter().any(has))))
-}
-
 /// Returns the rows of one sequence.
 fn sequence(b: &mut Builder<'_>, op: &Op<'_>, slot: &str) -> Result<Value> {
     let name = op.input(slot).first().copied().unwrap_or("");
@@ -84,16 +74,6 @@ fn sequence(b: &mut Builder<'_>, op: &Op<'_>, slot: &str) -> Result<Value> {
         return Err(op.refuse("sequences of sequences"));
     }
     b.input(op, slot)
-}
-
-/// Adds a reduction over one axis. Its axes are an attribute or an input, by the version of the operators.
-fn reduce(b: &mut Builder<'_>, kind: &str, x: &Value, axis: i64, keep: bool) -> Value {
-    let keep = ("keepdims", Attr::Int(i64::from(keep)));
-    if kind == "ReduceSum" || b.opset >= 18 {
-        let axes = b.ints(&[axis]);
-        return b.node(kind, &[x, &axes], vec![keep]);
-    }
-    b.node(kind, &[x], vec![("axes", Attr::Ints(vec![axis])), keep])
 }
 
 /// Adds a `Scan` over the first dimension of the inputs, from the last element if reversed. `make` gets the states and one element of
@@ -220,16 +200,16 @@ fn sequence_pool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// Returns a sequence pooled to one row, by the attribute `pooltype` or its default.
 fn pooled(b: &mut Builder<'_>, op: &Op<'_>, x: &Value, default: &str) -> Result<Value> {
     Ok(match op.text("pooltype", default).to_ascii_uppercase().as_str() {
-        "SUM" => reduce(b, "ReduceSum", x, 0, true),
-        "AVERAGE" => reduce(b, "ReduceMean", x, 0, true),
+        "SUM" => b.reduce("ReduceSum", x, &[0], true),
+        "AVERAGE" => b.reduce("ReduceMean", x, &[0], true),
         "SQRT" => {
-            let sum = reduce(b, "ReduceSum", x, 0, true);
+            let sum = b.reduce("ReduceSum", x, &[0], true);
             let count = b.dim(x, 0);
             let count = b.cast(&count, x.dtype);
             let root = b.unary("Sqrt", &count);
             b.binary("Div", &sum, &root)
         }
-        "MAX" => reduce(b, "ReduceMax", x, 0, true),
+        "MAX" => b.reduce("ReduceMax", x, &[0], true),
         "FIRST" => b.slice(x, 0, 0, 1),
         "LAST" => b.slice(x, 0, -1, i64::MAX),
         kind => return Err(op.refuse(format_args!("the kind {kind}"))),
@@ -281,6 +261,9 @@ fn neighbours(b: &mut Builder<'_>, op: &Op<'_>) -> Result<Value> {
     let (x, filter) = (sequence(b, op, "X")?, b.input(op, "Filter")?);
     let (start, count) = (op.int("contextStart", 0), op.int("contextLength", 1));
     check_window(op, start, count)?;
+    if b.rank(op, &x)? < 2 {
+        return Err(op.malformed("needs rows"));
+    }
     if op.int("contextStride", 1) != 1 {
         return Err(op.refuse("a stride"));
     }
@@ -421,7 +404,7 @@ fn sequence_erase(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let tokens = b.ints(&tokens);
     let is_token = b.binary("Equal", &labels, &tokens);
     let count = b.cast(&is_token, DType::I64);
-    let count = reduce(b, "ReduceSum", &count, 1, false);
+    let count = b.reduce("ReduceSum", &count, &[1], false);
     let zero = b.int(0);
     let is_kept = b.binary("Equal", &count, &zero);
     let out = b.node("Compress", &[&x, &is_kept], vec![("axis", Attr::Int(0))]);

@@ -49,6 +49,12 @@ impl Index {
     }
 }
 
+/// Returns all rows.
+#[cfg(test)]
+pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
+    TABLES.iter().flat_map(|table| table.iter())
+}
+
 /// Returns true for an operator that can be exported, some variants aside; its name is that of a program, such as `conv2d` or
 /// `pd_op.conv2d`.
 pub(crate) fn is_supported(kind: &str) -> bool {

@@ -3,7 +3,6 @@
 use super::builder::{Builder, Value};
 use super::detection::{column, counts, plus, range, stack, times, top};
 use super::operator::{Op, Row, row};
-use super::pool::reduce;
 use crate::constant::Constant;
 use crate::model::Attr;
 use weighbridge_core::error::Result;
@@ -40,7 +39,7 @@ fn image_of_rows(b: &mut Builder<'_>, numbers: &Value, rows: &Value) -> Value {
     let row = b.unsqueeze(&row, &[1]);
     let is_behind = b.binary("GreaterOrEqual", &row, &ends);
     let is_behind = b.cast(&is_behind, DType::I64);
-    reduce(b, "ReduceSum", &is_behind, &[1], false)
+    b.reduce("ReduceSum", &is_behind, &[1], false)
 }
 
 /// Returns the image of each region: that stated by `RoisNum`, or the only image.

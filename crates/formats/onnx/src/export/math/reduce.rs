@@ -1,6 +1,6 @@
 //! Reductions, norms, sums along an axis, places of extremes.
 
-use super::super::builder::{Attrs, Builder, Value};
+use super::super::builder::{Builder, Value};
 use super::super::infer::Inferred;
 use super::super::operator::{Op, only};
 use super::{as_scalar, bind, computed, is_float, run1, run2, scalar, with_number};
@@ -8,8 +8,7 @@ use crate::model::Attr;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::DType;
 
-/// Adds a reduction over axes; `None` and an empty list mean all. The axes are an attribute or an input, as the version
-/// of ONNX demands; the dtype is one that ONNX Runtime computes in.
+/// Adds a reduction over axes; `None` and an empty list mean all. The dtype is one that ONNX Runtime computes in.
 pub(in super::super) fn reduction(
     b: &mut Builder<'_>,
     kind: &str,
@@ -19,18 +18,9 @@ pub(in super::super) fn reduction(
 ) -> Value {
     let work = computed(kind, x.dtype);
     let operand = b.cast(x, work);
-    let axes = axes.filter(|axes| !axes.is_empty());
-    let mut attributes: Attrs = vec![("keepdims", Attr::Int(i64::from(keep)))];
-    let y = match axes {
-        Some(axes) if kind == "ReduceSum" || b.opset >= 18 => {
-            let axes = b.ints(axes);
-            b.node(kind, &[&operand, &axes], attributes)
-        }
-        Some(axes) => {
-            attributes.push(("axes", Attr::Ints(axes.to_vec())));
-            b.node(kind, &[&operand], attributes)
-        }
-        None => b.node(kind, &[&operand], attributes),
+    let y = match axes.filter(|axes| !axes.is_empty()) {
+        Some(axes) => b.reduce(kind, &operand, axes, keep),
+        None => b.node(kind, &[&operand], vec![("keepdims", Attr::Int(i64::from(keep)))]),
     };
     b.cast(&y, x.dtype)
 }

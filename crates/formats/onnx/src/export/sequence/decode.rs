@@ -2,7 +2,7 @@
 
 use super::super::builder::{Builder, Value};
 use super::super::operator::Op;
-use super::{count_of, reduce, scan};
+use super::{count_of, scan};
 use crate::model::Attr;
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::DType;
@@ -37,7 +37,7 @@ fn viterbi(b: &mut Builder<'_>, scores: &Scores) -> Result<(Value, Value)> {
             let [alpha, step, x] = values else { return Ok(Vec::new()) };
             let all = b.unsqueeze(alpha, &[2]);
             let all = b.binary("Add", &all, &transitions);
-            let best = reduce(b, "ReduceMax", &all, 1, false);
+            let best = b.reduce("ReduceMax", &all, &[1], false);
             let from = b.node("ArgMax", &[&all], vec![("axis", Attr::Int(1)), ("keepdims", Attr::Int(0))]);
             let is_first = b.binary("Equal", step, &start);
             let before =
@@ -57,7 +57,7 @@ fn viterbi(b: &mut Builder<'_>, scores: &Scores) -> Result<(Value, Value)> {
         Some(last) => b.binary("Add", alpha, last),
         None => alpha.clone(),
     };
-    let score = reduce(b, "ReduceMax", &ends, 1, false);
+    let score = b.reduce("ReduceMax", &ends, &[1], false);
     let tag = b.node("ArgMax", &[&ends], vec![("axis", Attr::Int(1)), ("keepdims", Attr::Int(1))]);
     let backward = scan(b, &[tag], std::slice::from_ref(from), true, |b, values| {
         let [tag, from] = values else { return Ok(Vec::new()) };
@@ -142,7 +142,7 @@ pub(super) fn viterbi_decode(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let path = b.squeeze(&path, &[2]);
     let path = b.transpose(&path, &[1, 0]);
     let path = masked(b, &path, &column);
-    let longest = reduce(b, "ReduceMax", &lengths, 0, true);
+    let longest = b.reduce("ReduceMax", &lengths, &[0], true);
     let (start, axis) = (b.ints(&[0]), b.ints(&[1]));
     let path = b.node("Slice", &[&path, &start, &longest, &axis], Vec::new());
     b.bind(op, "Scores", score);
@@ -153,6 +153,9 @@ pub(super) fn viterbi_decode(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// `gather_tree`: beams [T, N, K] traced back from the last step by the parents of each step.
 pub(super) fn gather_tree(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (ids, parents) = (b.input(op, "Ids")?, b.input(op, "Parents")?);
+    if b.rank(op, &ids)? != 3 {
+        return Err(op.malformed("needs three dimensions"));
+    }
     let shape = b.shape_of(&ids);
     let shape = b.slice(&shape, 0, 1, 3);
     let beams = b.dim(&ids, 2);
@@ -199,7 +202,7 @@ pub(super) fn ctc_align(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         // A row for a sequence without labels.
         let (zero, minus) = (b.ints(&[0]), b.ints(&[-1]));
         let count = b.cast(&is_kept, DType::I64);
-        let count = reduce(b, "ReduceSum", &count, 1, false);
+        let count = b.reduce("ReduceSum", &count, &[1], false);
         let is_empty = b.binary("Equal", &count, &zero);
         let flat = b.reshape(&is_kept, &[-1]);
         let is_kept = b.concat(&[&flat, &is_empty], 0);
@@ -232,7 +235,7 @@ pub(super) fn ctc_align(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let out = b.slice(&out, 1, 0, -1);
     let out = b.cast(&out, dtype);
     b.bind(op, "Output", out);
-    let count = reduce(b, "ReduceSum", &ones, 1, true);
+    let count = b.reduce("ReduceSum", &ones, &[1], true);
     let count = b.cast(&count, dtype);
     b.bind(op, "OutputLength", count);
     Ok(())
@@ -250,7 +253,7 @@ pub(super) fn sequence_mask(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let known = b.known_ints(&count)?.and_then(|count| count.first().copied());
     if known.is_none_or(|count| count < 0) {
         let flat = b.reshape(&lengths, &[-1]);
-        let longest = reduce(b, "ReduceMax", &flat, 0, true);
+        let longest = b.reduce("ReduceMax", &flat, &[0], true);
         count = match known {
             Some(_) => longest,
             None => {
@@ -325,7 +328,7 @@ pub(super) fn edit_distance(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         let shifted = b.binary("Sub", &best, &places);
         let shifted = b.unsqueeze(&shifted, &[1]);
         let all = b.node("Where", &[&is_later, &far, &shifted], Vec::new());
-        let least = reduce(b, "ReduceMin", &all, 2, false);
+        let least = b.reduce("ReduceMin", &all, &[2], false);
         let next = b.binary("Add", &least, &places);
         let is_live = b.binary("Less", step, hyp_length);
         let next = b.node("Where", &[&is_live, &next, row], Vec::new());

@@ -3,7 +3,7 @@
 use super::super::builder::{Builder, Value};
 use super::super::operator::Op;
 use super::recurrent::{Layer, Operands, activate, activation, known_size, ordered};
-use super::{is_read, scan, sequence};
+use super::{scan, sequence};
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::DType;
 
@@ -201,7 +201,7 @@ fn flat(b: &mut Builder<'_>, bias: Option<Value>) -> Option<Value> {
 
 /// Refuses results that the translation does not compute, if something reads them.
 pub(super) fn refuse_read(b: &Builder<'_>, op: &Op<'_>, slots: &[&str]) -> Result<()> {
-    match slots.iter().find(|slot| is_read(b, op, slot)) {
+    match slots.iter().find(|slot| b.is_used(op, slot)) {
         Some(slot) => Err(op.refuse(format_args!("its result {slot}"))),
         None => Ok(()),
     }
@@ -389,7 +389,7 @@ fn lstm_over(
         };
     }
     let is_reverse = op.bool("is_reverse", false);
-    if cells.x.dtype == DType::F32 && !is_read(b, op, "Cell") {
+    if cells.x.dtype == DType::F32 && !b.is_used(op, "Cell") {
         // Gates of ONNX: input, output, forget, candidate.
         let mut operands = cells.operands(b, &[1, 3, 2, 0], None);
         if let Some([input, forget, output]) = &peepholes {

@@ -81,7 +81,7 @@ pub(super) fn embedding_pool(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         let ids = b.squeeze(&ids, &[1]);
         rows = b.gather(&weight, &ids, 0);
     }
-    let out = super::reduce(b, "ReduceSum", &rows, 0, true);
+    let out = b.reduce("ReduceSum", &rows, &[0], true);
     b.bind(op, "Out", out);
     Ok(())
 }

@@ -178,12 +178,12 @@ fn put_extreme(
     };
     let (own, value, blank) = (b.cast(&own, dtype), b.cast(&value, dtype), Value::of(blank));
     let candidates = select(b, &is_here, &value, &blank);
-    let best = reduce_last(b, if is_max { "ReduceMax" } else { "ReduceMin" }, &candidates);
+    let best = b.reduce(if is_max { "ReduceMax" } else { "ReduceMin" }, &candidates, &[-1], false);
     let y = if include {
         b.binary(if is_max { "Max" } else { "Min" }, &own, &best)
     } else {
         let is_here = b.cast(&is_here, DType::I32);
-        let is_any = reduce_last(b, "ReduceMax", &is_here);
+        let is_any = b.reduce("ReduceMax", &is_here, &[-1], false);
         let is_any = b.cast(&is_any, DType::Bool);
         select(b, &is_any, &best, &own)
     };
@@ -191,16 +191,6 @@ fn put_extreme(
     back.insert(axis, rank - 1);
     let y = b.transpose(&y, &back);
     Ok(b.cast(&y, x.dtype))
-}
-
-/// Reduces the last dimension.
-fn reduce_last(b: &mut Builder<'_>, kind: &str, x: &Value) -> Value {
-    let keep = ("keepdims", Attr::Int(0));
-    if b.opset < 18 {
-        return b.node(kind, &[x], vec![("axes", Attr::Ints(vec![-1])), keep]);
-    }
-    let axes = b.ints(&[-1]);
-    b.node(kind, &[x, &axes], vec![keep])
 }
 
 /// `scatter`: a copy of the input whose rows at the indices are replaced; without `overwrite`, they are zeroed and the updates added.
@@ -441,7 +431,7 @@ pub(super) fn median(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let mean = b.binary("Mul", &sum, &half);
     let is_nan = b.unary("IsNaN", &moved);
     let is_nan = b.cast(&is_nan, DType::I32);
-    let is_nan = reduce_last(b, "ReduceMax", &is_nan);
+    let is_nan = b.reduce("ReduceMax", &is_nan, &[-1], false);
     let is_nan = b.cast(&is_nan, DType::Bool);
     let is_nan = b.unsqueeze(&is_nan, &[-1]);
     let nan = b.scalar(f64::NAN, dtype);

@@ -3,7 +3,7 @@
 use super::{
     List, count_up, expand_to, joint_shape, known_int, known_list, list, reshape_to, signed, sizes_of, within,
 };
-use crate::export::builder::{Builder, Value};
+use crate::export::builder::{Builder, Value, check_rank};
 use crate::export::math;
 use crate::export::operator::Op;
 use crate::model::{Attr, Dim};
@@ -122,6 +122,7 @@ pub(super) fn squeeze(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 pub(super) fn unsqueeze(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;
     let axes = known_list(b, op, "axes", "AxesTensor", "AxesTensorList")?.unwrap_or_default();
+    check_rank(axes.len())?;
     let mut is_new: Vec<bool> = vec![false; b.rank(op, &x)?];
     for axis in axes {
         let count = signed(is_new.len()) + 1;
@@ -264,6 +265,16 @@ pub(super) fn stack(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
 /// Maximum number of parts of a tensor.
 const MAX_PARTS: usize = 1 << 14;
 
+/// Checks that an operator has an output for each part. In PIR, `builtin.slice` may take only some out of the list.
+fn check_parts(op: &Op<'_>, slot: &str, parts: usize) -> Result<()> {
+    let outputs = op.output(slot).len();
+    let is_partial = op.is_pir && (outputs..=MAX_PARTS).contains(&parts);
+    if parts > 0 && (parts == outputs || is_partial) {
+        return Ok(());
+    }
+    Err(op.malformed(format_args!("has {outputs} outputs for {parts} parts")))
+}
+
 /// Splits along an axis: into parts of known sizes, or into equal parts.
 pub(super) fn pieces(
     b: &mut Builder<'_>,
@@ -311,11 +322,15 @@ pub(super) fn unstack(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;
     let slot = if op.output("Y").is_empty() { "Out" } else { "Y" };
     let axis = b.axis(op, &x, op.int("axis", 0))?;
-    let count = x.size(axis).and_then(|size| usize::try_from(size).ok()).filter(|count| *count <= MAX_PARTS);
-    let count = count.unwrap_or(op.output(slot).len());
+    let outputs = op.output(slot).len();
+    let count = x.size(axis).map_or(outputs, |size| usize::try_from(size).unwrap_or(usize::MAX));
+    check_parts(op, slot, count)?;
     let parts = pieces(b, &x, axis, None, count);
-    let parts: Vec<Value> = parts.iter().map(|part| b.squeeze(part, &[signed(axis)])).collect();
-    b.bind_all(op, slot, parts);
+    for (name, part) in op.output(slot).iter().zip(parts) {
+        b.next_part();
+        let part = b.squeeze(&part, &[signed(axis)]);
+        b.set(name, part);
+    }
     Ok(())
 }
 
@@ -334,9 +349,7 @@ pub(super) fn split(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
         Some(sections) => sections.items.len(),
         None => usize::try_from(number).unwrap_or(0),
     };
-    if count == 0 || count > MAX_PARTS || count < op.output("Out").len() {
-        return Err(op.malformed(format_args!("splits into {count} parts")));
-    }
+    check_parts(op, "Out", count)?;
     let sizes = match sections {
         None => None,
         Some(sections) => Some(match sections.known() {
@@ -454,6 +467,7 @@ pub(super) fn broadcast_tensors(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> 
 pub(super) fn meshgrid(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let values = b.inputs(op, "X")?;
     let count = values.len();
+    check_rank(count)?;
     let mut parts = Vec::new();
     for (place, value) in values.iter().enumerate() {
         let mut sizes = vec![1; count];

@@ -35,6 +35,7 @@ pub(super) const ROWS: &[Row] = &[
     row("elementwise_fmax", "fmax", "X Y", "Out", elementwise),
     row("elementwise_fmin", "fmin", "X Y", "Out", elementwise),
     row("elementwise_heaviside", "heaviside", "X Y", "Out", elementwise),
+    row("copysign", "copysign", "x y", "out", copysign),
     row("atan2", "atan2", "X1 X2", "Out", atan2),
     row("sum", "add_n", "X", "Out", sum),
     row("scale", "scale", "X ScaleTensor", "Out", scale),
@@ -62,6 +63,7 @@ pub(super) const ROWS: &[Row] = &[
     row("hard_sigmoid", "hardsigmoid", "X", "Out", act::hard_sigmoid),
     row("hard_swish", "hardswish", "X", "Out", act::hard_swish),
     row("swish silu", "swish silu", "X", "Out", act::swish),
+    row("swiglu", "swiglu", "x y", "out", act::swiglu),
     row("mish", "mish", "X", "Out", act::mish),
     row("softplus", "softplus", "X", "Out", act::softplus),
     row("soft_relu", "", "X", "Out", act::soft_relu),
@@ -94,6 +96,7 @@ pub(super) const ROWS: &[Row] = &[
     row("bitwise_or", "bitwise_or", "X Y", "Out", compare::bitwise),
     row("bitwise_xor", "bitwise_xor", "X Y", "Out", compare::bitwise),
     row("bitwise_not", "bitwise_not", "X", "Out", compare::bitwise_not),
+    row("bitwise_left_shift bitwise_right_shift", "bitwise_left_shift bitwise_right_shift", "x y", "out", compare::shift),
     row("isclose allclose", "isclose allclose", "Input Other Rtol Atol", "Out", compare::isclose),
     row("where", "where", "Condition X Y", "Out", compare::select),
     // Reductions.
@@ -126,7 +129,8 @@ pub(super) const ROWS: &[Row] = &[
     row("mv", "mv", "X Vec", "Out", matrix::product),
     row("multi_dot", "multi_dot", "X", "Out", matrix::multi_dot),
     row("dot", "dot", "X Y", "Out", matrix::dot),
-    row("addmm", "addmm", "Input X Y", "Out", matrix::addmm).renamed("beta=Beta alpha=Alpha"),
+    row("addmm baddbmm", "addmm baddbmm", "Input X Y", "Out", matrix::addmm).renamed("beta=Beta alpha=Alpha"),
+    row("matrix_power", "matrix_power", "X", "Out", matrix::matrix_power),
     row("einsum", "einsum", "Operands", "Out", matrix::einsum),
     row("kron", "kron", "X Y", "Out", matrix::kron),
     row("cross", "cross", "X Y", "Out", matrix::cross).renamed("axis=dim"),
@@ -148,6 +152,7 @@ pub(super) const ROWS: &[Row] = &[
     row("fft_c2c", "fft_c2c", "X", "Out", fourier::c2c),
     row("fft_c2r", "fft_c2r", "X", "Out", fourier::c2r),
     row("frame", "frame", "X", "Out", fourier::frame),
+    row("overlap_add", "overlap_add", "X", "Out", fourier::overlap_add),
     row("as_complex", "as_complex", "X", "Out", fourier::as_complex),
     row("as_real", "as_real", "X", "Out", fourier::as_real),
     row("complex", "complex", "X Y", "Out", fourier::complex),
@@ -415,6 +420,31 @@ fn prefer_number(b: &mut Builder<'_>, kind: &str, x: &Value, y: &Value) -> Value
     let (no_x, no_y) = (run1(b, "IsNaN", x), run1(b, "IsNaN", y));
     let z = run(b, "Where", &[&no_y, x, &z], Vec::new());
     run(b, "Where", &[&no_x, y, &z], Vec::new())
+}
+
+/// `copysign`: the absolute value of x with the sign of y, which zero has as well. ONNX hides the sign of NaN: NaN counts as
+/// positive.
+fn copysign(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let (x, y) = operands(b, op, ["x", "y"])?;
+    let zero = scalar(0.0, y.dtype);
+    let mut is_negative = run2(b, "Less", &y, &zero);
+    if is_float(y.dtype) {
+        // The reciprocal of negative zero is negative infinity.
+        let inverse = run1(b, "Reciprocal", &y);
+        let is_below = run2(b, "Less", &inverse, &zero);
+        is_negative = b.binary("Or", &is_negative, &is_below);
+    }
+    // `Where` of ONNX Runtime loses the sign of zero: the product keeps it.
+    let size = run1(b, "Abs", &x);
+    let z = if matches!(x.dtype, DType::Bool | DType::U8) {
+        size
+    } else {
+        let (one, minus) = (scalar(1.0, x.dtype), scalar(-1.0, x.dtype));
+        let sign = run(b, "Where", &[&is_negative, &minus, &one], Vec::new());
+        run2(b, "Mul", &size, &sign)
+    };
+    b.bind(op, "out", z);
+    Ok(())
 }
 
 /// `atan2`: the angle of the point (X2, X1).

@@ -11,7 +11,7 @@
 //! | [`builder`], [`names`] | values and nodes of the graph |
 //! | [`infer`], [`fold`] | types of results; computed constants |
 //! | [`control`] | branches, loops, lists of tensors |
-//! | `math`, `shapes`, `layers`, `pool`, `norm`, `vision`, `resize`, `detection`, `sequence`, `quantized`, `fused` | translations |
+//! | `math`, `shapes`, `layers`, `pool`, `norm`, `vision`, `resize`, `detection`, `segment`, `sequence`, `quantized`, `fused` | translations |
 
 pub(crate) mod builder;
 mod control;
@@ -28,6 +28,7 @@ mod operator;
 mod pool;
 mod quantized;
 mod resize;
+mod segment;
 mod sequence;
 mod shapes;
 mod table;

@@ -20,6 +20,8 @@ pub(super) const ROWS: &[Row] = &[
     row("spectral_norm", "spectral_norm", "Weight U V", "Out", spectral_norm),
     row("softmax_with_cross_entropy", "cross_entropy_with_softmax", "Logits Label", "Softmax Loss", softmax_with_cross_entropy),
     row("cross_entropy cross_entropy2", "", "X Label", "Y", cross_entropy),
+    row("nll_loss", "nll_loss", "X Label Weight", "Out Total_weight", nll_loss),
+    row("renorm", "renorm", "X", "Out", renorm),
 ];
 
 /// Maximum iterations of `spectral_norm`.
@@ -414,5 +416,73 @@ fn cross_entropy(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let logs = b.unary("Log", &x);
     let y = loss(b, op, &logs, &label, rank - 1)?;
     b.bind(op, "Y", y);
+    Ok(())
+}
+
+/// `nll_loss`: the negative element of x of the class that the label names, times the weight of the class; 0 for the label
+/// `ignore_index`. The mean divides the sum by the sum of the weights; it is 0 if they are.
+fn nll_loss(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let (x, label) = (b.input(op, "X")?, b.input(op, "Label")?);
+    let rank = b.rank(op, &label)?;
+    let label = b.cast(&label, DType::I64);
+    let (ignored, zero) = (b.int(op.int("ignore_index", -100)), b.int(0));
+    let is_ignored = b.binary("Equal", &label, &ignored);
+    let label = b.node("Where", &[&is_ignored, &zero, &label], Vec::new());
+    let column = b.unsqueeze(&label, &[1]);
+    let chosen = b.node("GatherElements", &[&x, &column], vec![("axis", Attr::Int(1))]);
+    let chosen = b.squeeze(&chosen, &[1]);
+    let mut loss = b.unary("Neg", &chosen);
+    let weights = match b.optional(op, "Weight")? {
+        Some(weight) => {
+            let weights = b.gather(&weight, &label, 0);
+            loss = b.binary("Mul", &loss, &weights);
+            weights
+        }
+        None => b.scalar(1.0, x.dtype),
+    };
+    let blank = b.scalar(0.0, x.dtype);
+    let weights = b.node("Where", &[&is_ignored, &blank, &weights], Vec::new());
+    let loss = b.node("Where", &[&is_ignored, &blank, &loss], Vec::new());
+    let axes = axes_from(0, rank);
+    let total = reduce(b, "ReduceSum", &weights, &axes, false);
+    let y = match op.text("reduction", "mean") {
+        "none" => loss,
+        "sum" => reduce(b, "ReduceSum", &loss, &axes, false),
+        "mean" => {
+            let sum = reduce(b, "ReduceSum", &loss, &axes, false);
+            let mean = b.binary("Div", &sum, &total);
+            let is_blank = b.binary("Equal", &total, &blank);
+            b.node("Where", &[&is_blank, &sum, &mean], Vec::new())
+        }
+        other => {
+            return Err(op.refuse(format_args!("the reduction {}", weighbridge_core::text::escape(other))));
+        }
+    };
+    b.bind(op, "Out", y);
+    b.bind(op, "Total_weight", total);
+    Ok(())
+}
+
+/// `renorm`: slices of an axis whose p-norm is greater than `max_norm` are scaled to that norm.
+fn renorm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let x = b.input(op, "X")?;
+    let axis = b.axis(op, &x, op.int("axis", 0))?;
+    let p = op.float("p", 2.0);
+    if !p.is_finite() || p <= 0.0 {
+        return Err(op.refuse(format_args!("the norm of order {p}")));
+    }
+    let axes: Vec<i64> = axes_from(0, b.rank(op, &x)?);
+    let axes: Vec<i64> = axes.into_iter().filter(|other| usize::try_from(*other) != Ok(axis)).collect();
+    let size = b.unary("Abs", &x);
+    let (order, root) = (b.scalar(p, x.dtype), b.scalar(1.0 / p, x.dtype));
+    let powers = b.binary("Pow", &size, &order);
+    let sums = if axes.is_empty() { powers } else { reduce(b, "ReduceSum", &powers, &axes, true) };
+    let norm = b.binary("Pow", &sums, &root);
+    let (most, one) = (b.scalar(op.float("max_norm", 0.0), x.dtype), b.scalar(1.0, x.dtype));
+    let is_above = b.binary("Greater", &norm, &most);
+    let factor = b.binary("Div", &most, &norm);
+    let factor = b.node("Where", &[&is_above, &factor, &one], Vec::new());
+    let y = b.binary("Mul", &x, &factor);
+    b.bind(op, "Out", y);
     Ok(())
 }

@@ -12,6 +12,8 @@ mod index;
 mod layout;
 mod slices;
 
+pub(super) use index::limit;
+
 use super::builder::{Builder, Value};
 use super::infer::broadcast;
 use super::operator::{Op, Row, row};

@@ -2,7 +2,7 @@
 
 use super::operator::{Row, pir_name};
 use super::{
-    control, detection, fused, layers, math, norm, pool, quantized, resize, sequence, shapes, vision,
+    control, detection, fused, layers, math, norm, pool, quantized, resize, segment, sequence, shapes, vision,
 };
 use std::collections::HashMap;
 
@@ -16,6 +16,7 @@ const TABLES: &[&[Row]] = &[
     resize::ROWS,
     vision::ROWS,
     detection::ROWS,
+    segment::ROWS,
     sequence::ROWS,
     quantized::ROWS,
     fused::ROWS,

@@ -124,6 +124,28 @@ pub(super) fn swish(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     Ok(())
 }
 
+/// `swiglu`: x * sigmoid(x) * y; without y, the halves of the last dimension of x are x and y.
+pub(super) fn swiglu(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let x = b.input(op, "x")?;
+    let (x, y) = match b.optional(op, "y")? {
+        Some(y) => (x, y),
+        None => {
+            let mut attributes = vec![("axis", Attr::Int(-1))];
+            if b.opset >= 18 {
+                attributes.push(("num_outputs", Attr::Int(2)));
+            }
+            let mut halves = b.nodes("Split", &[&x], attributes, 2);
+            let last = halves.pop().unwrap_or_else(Value::none);
+            (halves.pop().unwrap_or_else(Value::none), last)
+        }
+    };
+    let gate = run1(b, "Sigmoid", &x);
+    let gated = run2(b, "Mul", &x, &gate);
+    let z = run2(b, "Mul", &gated, &y);
+    b.bind(op, "out", z);
+    Ok(())
+}
+
 /// `mish`: x * tanh(softplus(x)).
 pub(super) fn mish(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let x = b.input(op, "X")?;

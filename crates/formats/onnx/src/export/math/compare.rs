@@ -146,6 +146,50 @@ pub(super) fn bitwise_not(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     Ok(())
 }
 
+/// `bitwise_left_shift`, `bitwise_right_shift`: the bits of x moved by y places. Bits from outside are 0; moved to the right by an
+/// arithmetic shift, they are the sign. So they are, all of them, where y is negative or at least the number of bits.
+pub(super) fn shift(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let (x, y) = operands(b, op, ["x", "y"])?;
+    let width: i64 = match x.dtype {
+        DType::U8 | DType::I8 => 8,
+        DType::I16 => 16,
+        DType::I32 => 32,
+        DType::I64 => 64,
+        other => return Err(op.refuse(format_args!("shifts of {other}"))),
+    };
+    let int = |number: i64| ints_of(vec![number], &[]);
+    let is_left = op.kind == "bitwise_left_shift";
+    let is_signed = !is_left && x.dtype != DType::U8 && op.bool("is_arithmetic", true);
+    let (number, y) = (b.cast(&x, DType::I64), b.cast(&y, DType::I64));
+    let (from, to) = (b.binary("GreaterOrEqual", &y, &int(0)), b.binary("Less", &y, &int(width)));
+    let is_inside = b.binary("And", &from, &to);
+    let outside = int(if is_signed { width - 1 } else { 0 });
+    let places = b.node("Where", &[&is_inside, &y, &outside], Vec::new());
+    let is_negative = b.binary("Less", &number, &int(0));
+    let flip = |b: &mut Builder<'_>, value: &Value| {
+        let flipped = b.binary("Sub", &int(-1), value);
+        b.node("Where", &[&is_negative, &flipped, value], Vec::new())
+    };
+    // ONNX shifts unsigned numbers.
+    let start = if is_signed {
+        flip(b, &number)
+    } else if is_left || width == 64 {
+        number.clone()
+    } else {
+        let wrapped = b.binary("Add", &number, &int(1i64 << width));
+        b.node("Where", &[&is_negative, &wrapped, &number], Vec::new())
+    };
+    let (bits, places) = (b.cast(&start, DType::U64), b.cast(&places, DType::U64));
+    let direction = if is_left { "LEFT" } else { "RIGHT" };
+    let moved = b.node("BitShift", &[&bits, &places], vec![("direction", Attr::Text(direction.to_owned()))]);
+    let moved = b.cast(&moved, DType::I64);
+    let z =
+        if is_signed { flip(b, &moved) } else { b.node("Where", &[&is_inside, &moved, &int(0)], Vec::new()) };
+    let z = b.cast(&z, x.dtype);
+    b.bind(op, "out", z);
+    Ok(())
+}
+
 /// Returns a tolerance: an input, or an attribute with a number or its text.
 fn tolerance(b: &mut Builder<'_>, op: &Op<'_>, slot: &str, name: &str, default: f64) -> Result<Value> {
     if let Some(value) = b.optional(op, slot)? {

@@ -29,6 +29,7 @@ const COMPLEX: &[&str] = &[
     "multiply",
     "real",
     "scale",
+    "slice",
     "subtract",
     "transpose",
     "transpose2",
@@ -384,6 +385,48 @@ pub(super) fn frame(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     };
     let indices = b.binary("Add", &starts, &inside);
     let y = b.gather(&x, &indices, i64::try_from(axis).unwrap_or(0));
+    b.bind(op, "Out", y);
+    Ok(())
+}
+
+/// `overlap_add`: the sums of windows that begin every `hop_length` elements. The windows are the columns of the last two
+/// dimensions; for `axis` 0, the rows of the first two.
+pub(super) fn overlap_add(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let x = b.input(op, "X")?;
+    let (rank, hop) = (b.rank(op, &x)?, op.int("hop_length", 0));
+    if rank < 2 || hop < 1 {
+        return Err(op.malformed("needs windows and steps of at least one element"));
+    }
+    let is_last = op.int("axis", -1) != 0;
+    // The dimensions of the windows first.
+    let order: Vec<usize> =
+        if is_last { (rank - 2..rank).chain(0..rank - 2).collect() } else { (0..rank).collect() };
+    let windows = b.transpose(&x, &order);
+    let (inside, outside) = if is_last { (0, 1) } else { (1, 0) };
+    let (length, count) = (b.dim(&windows, inside), b.dim(&windows, outside));
+    let (zero, one, step) = (b.int(0), b.int(1), b.ints(&[hop]));
+    let range = |b: &mut Builder<'_>, size: &Value| {
+        let size = b.squeeze(size, &[0]);
+        b.node("Range", &[&zero, &size, &one], Vec::new())
+    };
+    let starts = range(b, &count);
+    let starts = b.binary("Mul", &starts, &step);
+    let starts = b.unsqueeze(&starts, &[i64::from(!is_last), 2]);
+    let places = range(b, &length);
+    let places = b.unsqueeze(&places, &[i64::from(is_last), 2]);
+    let places = b.binary("Add", &starts, &places);
+    let last = b.binary("Sub", &count, &b.ints(&[1]));
+    let last = b.binary("Mul", &last, &step);
+    let size = b.binary("Add", &last, &length);
+    let shape = b.shape_of(&windows);
+    let shape = b.slice(&shape, 0, 2, i64::MAX);
+    let shape = b.concat(&[&size, &shape], 0);
+    let blank = b.filled(&shape, 0.0, x.dtype);
+    let sums =
+        b.node("ScatterND", &[&blank, &places, &windows], vec![("reduction", Attr::Text("add".to_owned()))]);
+    let order: Vec<usize> =
+        if is_last { (1..rank - 1).chain([0]).collect() } else { (0..rank - 1).collect() };
+    let y = b.transpose(&sums, &order);
     b.bind(op, "Out", y);
     Ok(())
 }

@@ -111,7 +111,7 @@ pub(super) fn dot(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `addmm`: Beta * Input + Alpha * (X times Y).
+/// `addmm`, `baddbmm`: Beta * Input + Alpha * (X times Y).
 pub(super) fn addmm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let (input, x, y) = (b.input(op, "Input")?, b.input(op, "X")?, b.input(op, "Y")?);
     let product = run2(b, "MatMul", &x, &y);
@@ -122,6 +122,44 @@ pub(super) fn addmm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let input = scaled(b, input, op.float("Beta", 1.0));
     let z = run2(b, "Add", &input, &product);
     bind(b, op, z);
+    Ok(())
+}
+
+/// `matrix_power`: the product of n equal matrices.
+pub(super) fn matrix_power(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
+    let mut square = b.input(op, "X")?;
+    let mut left = op.int("n", 1);
+    if left < 0 {
+        return Err(op.refuse("a negative power: ONNX has no inverse of matrices"));
+    }
+    if left == 0 {
+        let place = b.rank(op, &square)?.saturating_sub(1);
+        let size = b.dim(&square, place);
+        let size = super::as_scalar(b, &size);
+        let (zero, one) = (b.int(0), b.int(1));
+        let places = b.node("Range", &[&zero, &size, &one], Vec::new());
+        let column = b.unsqueeze(&places, &[1]);
+        let is_same = b.binary("Equal", &column, &places);
+        let identity = b.cast(&is_same, square.dtype);
+        let shape = b.shape_of(&square);
+        let y = b.binary("Expand", &identity, &shape);
+        bind(b, op, y);
+        return Ok(());
+    }
+    let mut product: Option<Value> = None;
+    while left > 0 {
+        if left % 2 == 1 {
+            product = Some(match product {
+                Some(product) => run2(b, "MatMul", &product, &square),
+                None => square.clone(),
+            });
+        }
+        left /= 2;
+        if left > 0 {
+            square = run2(b, "MatMul", &square, &square);
+        }
+    }
+    bind(b, op, product.unwrap_or(square));
     Ok(())
 }
 
@@ -137,13 +175,6 @@ pub(super) fn einsum(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let is_known = |c: char| c.is_ascii_alphabetic() || matches!(c, ',' | '.' | '-' | '>');
     if !equation.chars().all(is_known) {
         return Err(op.refuse("other characters than letters in the equation"));
-    }
-    let repeats = |term: &&str| {
-        let letters: Vec<char> = term.chars().filter(char::is_ascii_alphabetic).collect();
-        letters.iter().enumerate().any(|(place, c)| letters[..place].contains(c))
-    };
-    if terms.iter().any(repeats) {
-        return Err(op.refuse("a repeated letter in one operand of the equation"));
     }
     let equation = if equation.contains("->") {
         equation

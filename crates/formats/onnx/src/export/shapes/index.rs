@@ -168,15 +168,8 @@ fn put_extreme(
     let is_here = b.binary("Equal", &index, &places);
     let is_max = kind == "max";
     let dtype = wide(x.dtype, TOP_K);
-    let blank = match (dtype, is_max) {
-        (DType::I32, true) => Constant::of_ints(&[i64::from(i32::MIN)], dtype, &[]),
-        (DType::I32, false) => Constant::of_ints(&[i64::from(i32::MAX)], dtype, &[]),
-        (DType::I64, true) => Constant::of_ints(&[i64::MIN], dtype, &[]),
-        (DType::I64, false) => Constant::of_ints(&[i64::MAX], dtype, &[]),
-        (_, true) => Constant::scalar(f64::NEG_INFINITY, dtype),
-        (_, false) => Constant::scalar(f64::INFINITY, dtype),
-    };
-    let (own, value, blank) = (b.cast(&own, dtype), b.cast(&value, dtype), Value::of(blank));
+    let blank = limit(dtype, is_max);
+    let (own, value, blank) = (b.cast(&own, dtype), b.cast(&value, dtype), blank);
     let candidates = select(b, &is_here, &value, &blank);
     let best = b.reduce(if is_max { "ReduceMax" } else { "ReduceMin" }, &candidates, &[-1], false);
     let y = if include {
@@ -191,6 +184,19 @@ fn put_extreme(
     back.insert(axis, rank - 1);
     let y = b.transpose(&y, &back);
     Ok(b.cast(&y, x.dtype))
+}
+
+/// Returns the number that is not greater than any other of the dtype, or not less.
+pub(in crate::export) fn limit(dtype: DType, lowest: bool) -> Value {
+    let constant = match (dtype, lowest) {
+        (DType::I32, true) => Constant::of_ints(&[i64::from(i32::MIN)], dtype, &[]),
+        (DType::I32, false) => Constant::of_ints(&[i64::from(i32::MAX)], dtype, &[]),
+        (DType::I64, true) => Constant::of_ints(&[i64::MIN], dtype, &[]),
+        (DType::I64, false) => Constant::of_ints(&[i64::MAX], dtype, &[]),
+        (_, true) => Constant::scalar(f64::NEG_INFINITY, dtype),
+        (_, false) => Constant::scalar(f64::INFINITY, dtype),
+    };
+    Value::of(constant)
 }
 
 /// `scatter`: a copy of the input whose rows at the indices are replaced; without `overwrite`, they are zeroed and the updates added.

@@ -3,6 +3,7 @@
 use super::create::elements;
 use super::{List, count_up, expand_to, joint_shape, list, reshape_to, select, signed, within};
 use crate::export::builder::{Builder, Value};
+use crate::export::math;
 use crate::export::operator::Op;
 use crate::model::Attr;
 use weighbridge_core::error::Result;
@@ -128,6 +129,9 @@ pub(super) fn slice(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     if !op.is_pir {
         ranges.before_first(b, &x, true);
     }
+    // The parts of complex numbers are a dimension behind all others.
+    let parts = math::pair_of(&x);
+    let data = parts.as_ref().unwrap_or(&x);
     let y = match ranges.single(b, &removed) {
         Some(mut firsts) => {
             let kept: Vec<usize> =
@@ -143,7 +147,7 @@ pub(super) fn slice(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
             };
             let (starts, ends) = (pick(&ranges.starts), pick(&ranges.ends));
             let axes = kept.iter().map(|place| ranges.axes[*place]).collect();
-            let mut y = Ranges { axes, starts, ends, steps: None }.cut(b, &x);
+            let mut y = Ranges { axes, starts, ends, steps: None }.cut(b, data);
             firsts.sort_by_key(|(axis, _)| std::cmp::Reverse(*axis));
             for (axis, first) in firsts {
                 let first = super::scalar(b, &first, DType::I64);
@@ -152,11 +156,12 @@ pub(super) fn slice(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
             y
         }
         None => {
-            let y = ranges.cut(b, &x);
+            let y = ranges.cut(b, data);
             let removed: Vec<i64> = removed.into_iter().map(signed).collect();
             b.squeeze(&y, &removed)
         }
     };
+    let y = if parts.is_some() { math::complex_of(&y) } else { y };
     b.bind(op, "Out", y);
     Ok(())
 }

@@ -444,12 +444,12 @@ fn nll_loss(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let weights = b.node("Where", &[&is_ignored, &blank, &weights], Vec::new());
     let loss = b.node("Where", &[&is_ignored, &blank, &loss], Vec::new());
     let axes = axes_from(0, rank);
-    let total = reduce(b, "ReduceSum", &weights, &axes, false);
+    let total = b.reduce("ReduceSum", &weights, &axes, false);
     let y = match op.text("reduction", "mean") {
         "none" => loss,
-        "sum" => reduce(b, "ReduceSum", &loss, &axes, false),
+        "sum" => b.reduce("ReduceSum", &loss, &axes, false),
         "mean" => {
-            let sum = reduce(b, "ReduceSum", &loss, &axes, false);
+            let sum = b.reduce("ReduceSum", &loss, &axes, false);
             let mean = b.binary("Div", &sum, &total);
             let is_blank = b.binary("Equal", &total, &blank);
             b.node("Where", &[&is_blank, &sum, &mean], Vec::new())
@@ -476,7 +476,7 @@ fn renorm(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let size = b.unary("Abs", &x);
     let (order, root) = (b.scalar(p, x.dtype), b.scalar(1.0 / p, x.dtype));
     let powers = b.binary("Pow", &size, &order);
-    let sums = if axes.is_empty() { powers } else { reduce(b, "ReduceSum", &powers, &axes, true) };
+    let sums = if axes.is_empty() { powers } else { b.reduce("ReduceSum", &powers, &axes, true) };
     let norm = b.binary("Pow", &sums, &root);
     let (most, one) = (b.scalar(op.float("max_norm", 0.0), x.dtype), b.scalar(1.0, x.dtype));
     let is_above = b.binary("Greater", &norm, &most);

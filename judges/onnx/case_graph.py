@@ -110,22 +110,8 @@ for equation, shapes in EQUATIONS.items():
 for equation, shape in (("bii->bi", (3, 3)), ("bii->b", (3, 3)), ("bii", (3, 3)), ("biji->bj", (3, 2, 3))):
     case(f"einsum/open repeated {equation}", lambda x, e=equation: paddle.einsum(e, x), {"x": ([None, *shape], [floats(2, *shape), floats(4, *shape)])})
 
-# ---- losses, norms
+# ---- norms
 
-for reduction in ("none", "mean", "sum"):
-    for dtype in ("float32", "float64"):
-        make = lambda x, y, r=reduction: F.nll_loss(x, y, reduction=r)
-        scores = [data(count, 4, dtype=dtype, seed=count) for count in (5, 2)]
-        labels = [ints(count, low=0, high=4, seed=count) for count in (5, 2)]
-        case(f"nll_loss/{reduction} {dtype}", make, {"x": ([None, 4], scores), "y": ([None], labels)})
-        make = lambda x, y, w, r=reduction: F.nll_loss(x, y, w, 2, reduction=r)
-        case(f"nll_loss/weights {reduction} {dtype}", make, {"x": ([None, 4], [data(5, 4, dtype=dtype)]), "y": ([None], [np.array([2, 1, 0, 2, 3])]), "w": data(4, dtype=dtype)})
-    make = lambda x, y, w, r=reduction: F.nll_loss(x, y, w, reduction=r)
-    case(f"nll_loss/ignored {reduction}", make, {"x": floats(2, 3), "y": np.array([-100, -100]), "w": floats(3)})
-    case(f"nll_loss/infinite {reduction}", make, {"x": np.array([[-np.inf, 1], [np.nan, 2]], "float32"), "y": np.array([1, -100]), "w": floats(2)})
-    image = {"x": ([None, 3, None, None], [floats(2, 3, 4, 5), floats(1, 3, 2, 2)]), "y": ([None, None, None], [ints(2, 4, 5, low=0, high=3), ints(1, 2, 2, low=0, high=3)])}
-    case(f"nll_loss/image {reduction}", lambda x, y, r=reduction: F.nll_loss(x, y, None, 1, reduction=r), image)
-    case(f"nll_loss/volume {reduction}", lambda x, y, w, r=reduction: F.nll_loss(x, y, w, reduction=r), {"x": floats(2, 3, 2, 4, 5), "y": ints(2, 2, 4, 5, low=0, high=3), "w": floats(3)})
 for p in (0.5, 1.0, 2.0, 3.0):
     for axis in (0, 1, -1):
         make = lambda x, p=p, a=axis: paddle.renorm(x, p, a, 1.5)

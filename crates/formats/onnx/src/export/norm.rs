@@ -20,7 +20,6 @@ pub(super) const ROWS: &[Row] = &[
     row("spectral_norm", "spectral_norm", "Weight U V", "Out", spectral_norm),
     row("softmax_with_cross_entropy", "cross_entropy_with_softmax", "Logits Label", "Softmax Loss", softmax_with_cross_entropy),
     row("cross_entropy cross_entropy2", "", "X Label", "Y", cross_entropy),
-    row("nll_loss", "nll_loss", "X Label Weight", "Out Total_weight", nll_loss),
     row("renorm", "renorm", "X", "Out", renorm),
 ];
 
@@ -416,50 +415,6 @@ fn cross_entropy(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
     let logs = b.unary("Log", &x);
     let y = loss(b, op, &logs, &label, rank - 1)?;
     b.bind(op, "Y", y);
-    Ok(())
-}
-
-/// `nll_loss`: the negative element of x of the class that the label names, times the weight of the class; 0 for the label
-/// `ignore_index`. The mean divides the sum by the sum of the weights; it is 0 if they are.
-fn nll_loss(b: &mut Builder<'_>, op: &Op<'_>) -> Result<()> {
-    let (x, label) = (b.input(op, "X")?, b.input(op, "Label")?);
-    let rank = b.rank(op, &label)?;
-    let label = b.cast(&label, DType::I64);
-    let (ignored, zero) = (b.int(op.int("ignore_index", -100)), b.int(0));
-    let is_ignored = b.binary("Equal", &label, &ignored);
-    let label = b.node("Where", &[&is_ignored, &zero, &label], Vec::new());
-    let column = b.unsqueeze(&label, &[1]);
-    let chosen = b.node("GatherElements", &[&x, &column], vec![("axis", Attr::Int(1))]);
-    let chosen = b.squeeze(&chosen, &[1]);
-    let mut loss = b.unary("Neg", &chosen);
-    let weights = match b.optional(op, "Weight")? {
-        Some(weight) => {
-            let weights = b.gather(&weight, &label, 0);
-            loss = b.binary("Mul", &loss, &weights);
-            weights
-        }
-        None => b.scalar(1.0, x.dtype),
-    };
-    let blank = b.scalar(0.0, x.dtype);
-    let weights = b.node("Where", &[&is_ignored, &blank, &weights], Vec::new());
-    let loss = b.node("Where", &[&is_ignored, &blank, &loss], Vec::new());
-    let axes = axes_from(0, rank);
-    let total = b.reduce("ReduceSum", &weights, &axes, false);
-    let y = match op.text("reduction", "mean") {
-        "none" => loss,
-        "sum" => b.reduce("ReduceSum", &loss, &axes, false),
-        "mean" => {
-            let sum = b.reduce("ReduceSum", &loss, &axes, false);
-            let mean = b.binary("Div", &sum, &total);
-            let is_blank = b.binary("Equal", &total, &blank);
-            b.node("Where", &[&is_blank, &sum, &mean], Vec::new())
-        }
-        other => {
-            return Err(op.refuse(format_args!("the reduction {}", weighbridge_core::text::escape(other))));
-        }
-    };
-    b.bind(op, "Out", y);
-    b.bind(op, "Total_weight", total);
     Ok(())
 }
 

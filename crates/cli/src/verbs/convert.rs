@@ -184,7 +184,8 @@ fn wrote(target: &str, plan: &WritePlan, bytes: u64) -> String {
     let what = format!("{} {}", plan.format, plan.kind);
     if plan.is_one_file() {
         // Without an extension, the target could be taken for a folder.
-        let word = if Path::new(&target).extension().is_none() { "the file " } else { "" };
+        let is_bare = target != "-" && Path::new(&target).extension().is_none();
+        let word = if is_bare { "the file " } else { "" };
         return format!("wrote {word}{target} ({what}, {size})");
     }
     let count = plan.files.len();

@@ -74,7 +74,7 @@ impl Properties {
     }
 }
 
-/// Returns the loss of metadata that are no text.
+/// Returns the loss of metadata that are not text.
 pub(crate) fn not_text(key: &str) -> Loss {
     Loss::new("metadata-dropped", escape_text(key), "dropped: properties of an ONNX model are texts")
 }

@@ -234,8 +234,8 @@ impl<'a> Changes<'a> {
         let is_output = |value: &str| content.outputs.iter().any(|output| output == value);
         if is_cast && value.is_none_or(is_output) {
             let detail = match value {
-                Some(_) => "the cast is left out: an output of the graph keeps its dtype",
-                None => "the cast is left out: the tensor is part of an operator",
+                Some(_) => "not cast: an output of the graph keeps its dtype",
+                None => "not cast: the tensor is part of an operator",
             };
             losses.push(Loss::new("dtype-refused", entry.name(), detail));
             return Ok(Cow::Owned(TensorEntry { cast: None, ..entry.clone() }));

@@ -4,7 +4,7 @@ use crate::support::paddle::good;
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
-use weighbridge::checkpoint::Checkpoint;
+use weighbridge::checkpoint::{Checkpoint, TensorEntry, TensorPath, Value};
 use weighbridge::ops::hash::sha256;
 use weighbridge::ops::{ConvertOptions, GraphCheck, convert, plan_checkpoint};
 use weighbridge::tensor::DType;
@@ -79,6 +79,40 @@ fn export(kind: &str) -> Result<Vec<u8>, weighbridge::Error> {
     let plan = plan_checkpoint(checkpoint, onnx, None, &ConvertOptions::default())?;
     assert!(plan.is_one_file());
     Ok(weighbridge_io::testing::materialise(&plan).remove(0))
+}
+
+/// Casts store the parameters with another dtype, and the graph casts them back.
+#[test]
+fn casts_metadata_and_unused_tensors_of_exports() {
+    let mut source = weighbridge::formats::open(good("p262/cnn_jit")).unwrap();
+    let unused = TensorEntry { path: TensorPath::new(["lonely".into()]), ..source.tensors[0].clone() };
+    source.tensors.push(unused);
+    source.metadata.set("author", Value::Text("me".into()));
+    source.metadata.set("count", Value::U64(1));
+    source.cast_floats(DType::F16).unwrap();
+    let onnx = weighbridge::formats::registry().by_id("onnx").unwrap();
+    let plan = plan_checkpoint(source, onnx, None, &ConvertOptions::default()).unwrap();
+    let losses: Vec<(&str, &str)> =
+        plan.losses.iter().map(|loss| (loss.code.as_str(), loss.subject.as_str())).collect();
+    assert!(
+        losses.contains(&("unused", "lonely")) && losses.contains(&("metadata-dropped", "count")),
+        "{losses:?}"
+    );
+    assert!(plan.losses.iter().filter(|loss| loss.code == "unused").all(|loss| !loss.is_tensor()));
+    let temp = tempfile::tempdir().unwrap();
+    let target = temp.path().join("m.onnx");
+    fs::write(&target, weighbridge_io::testing::materialise(&plan).remove(0)).unwrap();
+    let graph = weighbridge::formats::open(&target).unwrap();
+    assert_eq!(graph.metadata.get("author"), Some(&Value::Text("me".into())));
+    let halves: Vec<String> =
+        graph.tensors.iter().filter(|t| t.stored == DType::F16).map(|t| t.name()).collect();
+    assert!(!halves.is_empty());
+    let operators = &graph.topology.as_ref().unwrap().blocks[0].operators;
+    for name in halves {
+        let mut readers =
+            operators.iter().filter(|o| o.inputs.iter().flat_map(|slot| &slot.arguments).any(|a| *a == name));
+        assert!(readers.all(|operator| operator.kind == "Cast"), "{name}");
+    }
 }
 
 #[test]

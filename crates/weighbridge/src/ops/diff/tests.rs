@@ -471,6 +471,63 @@ fn program_differences_are_listed_up_to_a_limit_and_counted() {
     assert!(report.to_markdown().contains("\nand 29900 more"));
 }
 
+/// A configuration is often one text: its keys are compared.
+#[test]
+fn json_texts_of_metadata_are_compared_by_key() {
+    let side = |text: &str| {
+        let mut side = of(vec![]);
+        side.metadata.set("config", Value::Text(text.to_owned()));
+        side
+    };
+    let found = |left: &str, right: &str| -> Vec<(String, Option<String>, Option<String>)> {
+        let report = diff_checkpoints(side(left), side(right), &DiffOptions::default()).unwrap();
+        report.metadata.into_iter().map(|change| (change.what, change.left, change.right)).collect()
+    };
+    let one = |what: &str, left: Option<&str>, right: Option<&str>| {
+        (what.to_owned(), left.map(str::to_owned), right.map(str::to_owned))
+    };
+    assert_eq!(
+        found(r#"{"dim": 8, "a": {"lr": 0.1, "x": 1}}"#, r#"{"a": {"x": 1, "lr": 0.2}, "new": []}"#),
+        [
+            one("config/dim", Some("8"), None),
+            one("config/a/lr", Some("0.1"), Some("0.2")),
+            one("config/new", None, Some("[]")),
+        ]
+    );
+    assert_eq!(found("{} ", "{}"), [one("config", Some("\"{} \""), Some("\"{}\""))]);
+    assert_eq!(found("{", "{}"), [one("config", Some("\"{\""), Some("\"{}\""))]);
+}
+
+#[test]
+fn programs_are_compared_by_new_names_and_by_the_versions_of_operators() {
+    let side = |weight: &str, version: i64| {
+        let slot =
+            |argument: &str| crate::topology::Slot { name: String::new(), arguments: vec![argument.into()] };
+        let operator = crate::topology::Operator {
+            kind: "MatMul".into(),
+            inputs: vec![slot("x"), slot(weight)],
+            outputs: vec![slot("y")],
+            ..Default::default()
+        };
+        let topology = crate::topology::Topology {
+            form: "test",
+            writer: None,
+            bytes: Arc::default(),
+            blocks: vec![crate::topology::Block { operators: vec![operator], ..Default::default() }],
+            feeds: Vec::new(),
+            fetches: Vec::new(),
+            operator_versions: vec![("ai.onnx".into(), version)],
+        };
+        Checkpoint { topology: Some(Arc::new(topology)), ..of(vec![f32s(weight, &[1.0, 2.0, 3.0])]) }
+    };
+    let found = |left, right| diff_checkpoints(left, right, &DiffOptions::default()).unwrap();
+    let renamed = found(side("w", 17), side("v", 17));
+    assert_eq!((renamed.count(Status::Renamed), renamed.program.count()), (1, 0));
+    let other = found(side("w", 17), side("w", 18)).program;
+    assert_eq!((other.count(), other.changes[0].subject.as_str()), (1, "versions of operators"));
+    assert_eq!(other.changes[0].left.as_deref(), Some("ai.onnx 17"));
+}
+
 /// A key above many others, or a name, is repeated in each difference below it: of a long one only the beginning.
 #[test]
 fn long_names_are_cut_in_each_difference() {

@@ -183,7 +183,7 @@ fn wrote(target: &str, plan: &WritePlan, bytes: u64) -> String {
     let (target, size) = (escape(target), human_bytes(bytes));
     let what = format!("{} {}", plan.format, plan.kind);
     if plan.is_one_file() {
-        // Without an extension, the target could be taken for a folder.
+        // A target without an extension looks like a folder.
         let is_bare = target != "-" && Path::new(&target).extension().is_none();
         let word = if is_bare { "the file " } else { "" };
         return format!("wrote {word}{target} ({what}, {size})");

@@ -159,8 +159,8 @@ impl Damage {
         if self.lost.is_empty() {
             return vec![Loss::new(
                 CODE,
-                "what follows the damage",
-                format!("lost, and not known by name: {}", self.text),
+                "the part behind the damage",
+                format!("its tensors are not known by name: {}", self.text),
             )];
         }
         self.lost.iter().map(|lost| Loss::new(CODE, &lost.name, lost.place_and_text())).collect()

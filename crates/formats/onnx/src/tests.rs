@@ -377,7 +377,7 @@ fn one_of_two_tensors_of_one_name_can_be_dropped() {
 }
 
 #[test]
-fn metadata_of_many_keys_open_quickly_and_the_last_value_of_a_key_counts() {
+fn of_many_metadata_the_last_value_of_a_key_counts() {
     use crate::encode::Message;
     let mut added = Message::default();
     for number in 0..60_000 {

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use weighbridge_core::checkpoint::Note;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Job;
 use weighbridge_core::topology::Topology;
 use weighbridge_format::unknown;
 use weighbridge_io::source::{FolderRef, SourceRef, read_vec};
@@ -118,15 +120,16 @@ impl Program {
         // These bytes were read before, within the limits of that read.
         let limits = Limits { header_bytes: u64::MAX, ..Limits::default() };
         match topology.form {
-            "onnx" => Err(Error::mismatch(
-                "other-form",
-                "the model has an ONNX graph, and this needs a Paddle program",
-            )
-            .hint(
-                "an ONNX model can be written as ONNX, and its tensors alone to formats such as .safetensors",
-            )),
             "pir" => Ok(Self::Pir(Box::new(PirProgram::parse(&topology.bytes, &limits)?))),
-            _ => Ok(Self::Desc(Box::new(ProgramDesc::parse(&topology.bytes, &limits)?))),
+            "program-desc" => Ok(Self::Desc(Box::new(ProgramDesc::parse(&topology.bytes, &limits)?))),
+            other => Err(Error::mismatch("other-form", "the graph of the model is not a Paddle program")
+                .expected("program-desc or pir")
+                .found(other)
+                .hint(phrase![
+                    "its tensors can be renamed with ",
+                    Job::Edit.brief(),
+                    ", or written to a format such as .safetensors"
+                ])),
         }
     }
 

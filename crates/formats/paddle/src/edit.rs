@@ -9,7 +9,7 @@ use weighbridge_core::check::variable_names;
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Note, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
-use weighbridge_core::phrase::{Job, Opt};
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::escape;
 use weighbridge_core::topology::Topology;
 
@@ -20,15 +20,8 @@ fn program(checkpoint: &Checkpoint) -> Result<(Program, Arc<Topology>)> {
             .in_file(&checkpoint.label)
             .hint(phrase!["give a program of another folder with ", Opt::Program.any("FILE")])
     })?;
-    if topology.form == "onnx" {
-        return Err(Error::mismatch(
-            "other-form",
-            "only Paddle programs can be changed, and this is an ONNX graph",
-        )
-        .in_file(&checkpoint.label)
-        .hint(phrase!["rename its tensors with ", Job::Edit.brief()]));
-    }
-    Ok((Program::of(&topology)?, topology))
+    let program = Program::of(&topology).map_err(|error| error.in_file(&checkpoint.label))?;
+    Ok((program, topology))
 }
 
 /// Removes parts of the program of `checkpoint`, and the tensors that the program no longer declares.

@@ -29,8 +29,9 @@ impl GraphCheck {
         if program.form == "onnx" {
             return Err(Error::usage(
                 "not-an-export",
-                "the source is an ONNX model already; an export is checked",
-            ));
+                "only a program that was exported to ONNX can be checked",
+            )
+            .found("an ONNX model as the source"));
         }
         let graph = crate::formats::open(target)?;
         let Some(exported) = graph.topology.as_ref().filter(|topology| topology.form == "onnx") else {

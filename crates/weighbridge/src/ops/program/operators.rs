@@ -5,8 +5,8 @@ use crate::text::escape;
 use crate::topology::Topology;
 use std::fmt::Write as _;
 
-/// Returns a table of the operator types: count, type, and for Paddle programs whether there is a translation to ONNX. Variants of an operator can still be
-/// refused by an export.
+/// Returns a table of the operator types: count, type, and for Paddle programs whether there is a translation to ONNX. Variants of
+/// an operator can still be refused by an export.
 pub(super) fn operators(topology: &Topology) -> String {
     let histogram = topology.histogram();
     if topology.form == "onnx" {

@@ -128,13 +128,11 @@ def test_import_loads_no_other_packages() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_import_is_quick(tmp_path: Path) -> None:
-    # CPU time, best of several runs: other processes may be busy.
-    code = "import time; t = time.process_time(); import weighbridge; print(time.process_time() - t)"
-    # Modules are compiled once, as after an installation.
-    compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
-    best = min(float(python(code, **compiled).stdout) for _ in range(8))
-    assert best < 0.05, best
+def test_import_loads_few_modules() -> None:
+    # Modules take most of the time of an import: those of the package itself, and few of the standard library.
+    code = "import sys; before = set(sys.modules); import weighbridge; print(len(set(sys.modules) - before))"
+    done = python(code)
+    assert int(done.stdout) < 80, done.stdout
 
 
 def test_threads() -> None:

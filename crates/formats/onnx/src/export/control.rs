@@ -82,6 +82,9 @@ pub(super) struct State {
     lengths: HashMap<String, i64>,
     /// Lists that were never written, by the names of their values. The dimensions of their elements are those of the first.
     unwritten: HashSet<String>,
+    /// Variables of loop bodies that are placeholders before the loop, by the names of their values. One that takes the type of
+    /// another value is no longer here.
+    placeholders: HashSet<String>,
     depth: usize,
 }
 
@@ -415,8 +418,14 @@ fn is_placeholder(value: &Value) -> bool {
     number.is_some_and(|number| (number / PLACEHOLDER - 1.0).abs() < 1e-6)
 }
 
+/// Returns true for a placeholder, and for a variable of a loop that is one before the loop.
+fn may_be_placeholder(b: &Builder<'_>, value: &Value) -> bool {
+    is_placeholder(value) || b.control.placeholders.contains(&value.name)
+}
+
 /// Returns a value of the dtype and rank of another, in the place of a placeholder.
-fn zeros_like(b: &mut Builder<'_>, like: &Value) -> Value {
+fn zeros_like(b: &mut Builder<'_>, placeholder: &Value, like: &Value) -> Value {
+    b.control.placeholders.remove(&placeholder.name);
     if like.is_sequence {
         return empty(b, like.dtype);
     }
@@ -527,7 +536,7 @@ fn select<'a>(
                     let name = names.get(side).ok_or_else(|| op.malformed("needs two inputs"))?;
                     let value = result_of(exporter, b, name)?;
                     values.push(match like {
-                        Some(like) if is_placeholder(&value) => zeros_like(b, like),
+                        Some(like) if may_be_placeholder(b, &value) => zeros_like(b, &value, like),
                         _ => value,
                     });
                 }
@@ -543,7 +552,7 @@ fn select<'a>(
             }
             for (side, other) in [(1, other), (0, one)] {
                 let value = names.get(side).map(|name| b.find(name)).transpose()?.flatten();
-                if value.is_some_and(|value| is_placeholder(&value)) {
+                if value.is_some_and(|value| may_be_placeholder(b, &value)) {
                     types[place] = Some(other.clone());
                     is_settled = false;
                 }
@@ -650,6 +659,10 @@ fn repeat<'a>(
             } else {
                 b.control.unwritten.remove(&formal.name);
             }
+            // In the first round the body may tell the type of a placeholder, also of one around this loop.
+            if round == 0 && may_be_placeholder(b, &c.initial) {
+                b.control.placeholders.insert(formal.name.clone());
+            }
             formals.push(formal);
         }
         let inputs = formals.clone();
@@ -660,7 +673,8 @@ fn repeat<'a>(
             let (again, mut values) = next(b)?;
             let again = scalar(b, &again, DType::Bool);
             for (value, c) in values.iter_mut().zip(carried.iter()) {
-                if value.dtype != c.initial.dtype && !value.is_sequence && !is_placeholder(&c.initial) {
+                if value.dtype != c.initial.dtype && !value.is_sequence && !may_be_placeholder(b, &c.initial)
+                {
                     return Err(op.refuse("a variable of the loop changes its dtype"));
                 }
             }
@@ -668,11 +682,15 @@ fn repeat<'a>(
             Ok(values)
         })?;
         let mut is_placed = true;
-        for ((c, result), dims) in carried.iter_mut().zip(&results[1..]).zip(&mut dims) {
-            if is_placeholder(&c.initial)
-                && (result.dtype != c.initial.dtype || result.rank() != c.initial.rank())
-            {
-                c.initial = zeros_like(b, result);
+        for (((c, formal), result), dims) in
+            carried.iter_mut().zip(&formals[2..]).zip(&results[1..]).zip(&mut dims)
+        {
+            let is_placeholder = may_be_placeholder(b, &c.initial);
+            // The body has replaced the variable to learn its type; it is not replaced in the next round.
+            let is_replaced = !b.control.placeholders.remove(&formal.name) && round == 0;
+            is_placed &= !(is_placeholder && is_replaced);
+            if is_placeholder && (result.dtype != c.initial.dtype || result.rank() != c.initial.rank()) {
+                c.initial = zeros_like(b, &c.initial, result);
                 *dims = common(&c.initial.dims, &result.dims);
                 is_placed = false;
             }

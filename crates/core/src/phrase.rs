@@ -49,6 +49,7 @@ words! {
     AllowSymlinks = "allow-symlinks", "Reads the targets of symbolic links.";
     At = "at", "Selects a version of a checkpoint to read.";
     Cast = "cast", "Casts floating-point tensors to a dtype.";
+    Columns = "columns", "Names the columns of an edge list.";
     Config = "config", "Sets the configuration of PyTorch-BigGraph.";
     CopyOthers = "copy-others", "Copies the other files of a folder.";
     DenyLoss = "deny-loss", "Refuses conversions with losses.";
@@ -67,6 +68,7 @@ words! {
     Memory = "memory", "Sets the memory for buffers.";
     Names = "names", "Selects the names of tensors.";
     NoState = "no-state", "Drops optimizer state.";
+    Order = "order", "Selects the order of entities.";
     Outputs = "outputs", "Selects outputs of a program.";
     Prefer = "prefer", "Selects one of two tensors of the same name.";
     PrefixEach = "prefix-each", "Adds a prefix for each source.";
@@ -77,6 +79,7 @@ words! {
     ReverseDims = "reverse-dims", "Reverses the order of dimensions.";
     Rollback = "rollback", "Makes an earlier version of a checkpoint current.";
     Salvage = "salvage", "Reads the intact tensors of a damaged file.";
+    Seed = "seed", "Sets the seed of random numbers.";
     Select = "select", "Selects tensors to keep.";
     Set = "set", "Sets an option of a format.";
     Strip = "strip", "Removes parts of a program.";

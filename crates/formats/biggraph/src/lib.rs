@@ -19,6 +19,7 @@
 //! | `text` | count files, name files, version files, training statistics |
 //! | `layout` | names of files, partitions and buckets, without file contents |
 //! | `edges` | edge columns, and repartitioning of edges |
+//! | [`import`] | import of edge lists |
 //! | `rows` | sources of rows: random rows, and rows of a table in another order |
 //! | `align` | alignment of tables from other formats with an entity folder |
 //! | `init_embeddings` | initial embeddings for an entity folder |
@@ -40,6 +41,7 @@ pub mod config;
 mod detect;
 pub mod edges;
 mod effective_config;
+pub mod import;
 mod init_embeddings;
 mod layout;
 mod options;

@@ -21,6 +21,6 @@ mod version;
 pub(crate) use listing::{Listing, Orphan, OrphanReason, VersionFiles};
 pub use names::FileName;
 pub(crate) use names::is_type_name;
-pub(crate) use parts::split_counts;
+pub(crate) use parts::{part_start, split_counts};
 pub(crate) use paths::{plain_path, relative_entity_folder};
 pub(crate) use version::{EpochPosition, Schedule};

@@ -16,6 +16,7 @@ pub use checkpoint::version_file;
 pub(super) use companions::{add as add_companion, companions};
 pub(crate) use edge_list::has_columns as is_edge_list;
 pub(super) use edge_list::refuse as refuse_edge_list;
+pub(crate) use root::FORMAT_VERSION;
 pub(super) use settings::SETTINGS;
 
 use self::settings::Settings;
@@ -161,7 +162,7 @@ fn literal(name: &str, content: impl AsRef<[u8]>) -> PlannedFile {
 }
 
 /// Writes the bytes of a source as a file.
-fn bytes_of(name: &str, source: SourceRef) -> Result<PlannedFile> {
+pub(crate) fn bytes_of(name: &str, source: SourceRef) -> Result<PlannedFile> {
     let shape = Shape::new([source.len()]);
     let path = TensorPath::value();
     let bytes = TensorEntry::dense(path, DType::U8, shape, &source, 0, Encoding::ROW)?;

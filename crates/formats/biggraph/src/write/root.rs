@@ -7,7 +7,7 @@ use weighbridge_core::error::Result;
 use weighbridge_hdf5::write::Hdf5Builder;
 
 /// Attribute with the version of the file format.
-pub(super) const FORMAT_VERSION: &str = "format_version";
+pub(crate) const FORMAT_VERSION: &str = "format_version";
 /// Attribute with the configuration.
 pub(super) const CONFIG_JSON: &str = "config/json";
 

@@ -1,0 +1,497 @@
+//! Second step: complete dictionaries, and the order of their names.
+//!
+//! Names are ranked by their hashes: a partition of a dictionary is a range of ranks. Without another order a rank is an id. So ids
+//! are random, as upstream shuffles them, but the same for the same names and seed, whatever the order of the input.
+
+use super::EntityOrder;
+use super::segment::{NamesOfChunk, Piece, Schema, damaged, low_bits};
+use super::twister::Twister;
+use super::work::WorkFolder;
+use crate::text::json::write_string;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
+use weighbridge_io::source::{Mapped, Source, SourceRef, check_range, read_vec, to_usize};
+
+/// Bytes before the columns of a partition: numbers of kept and of found names.
+const HEAD: u64 = 16;
+/// Names of a block of JSON.
+const BLOCK: u64 = 4096;
+
+/// Fault of a dictionary.
+pub(super) enum Incomplete {
+    /// Two names have one hash: other hashes are needed.
+    Collision,
+    Failed(Error),
+}
+
+impl From<Error> for Incomplete {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Name with its uses in all chunks.
+struct Entry<'p> {
+    hash: u64,
+    place: u64,
+    count: u64,
+    name: &'p [u8],
+}
+
+/// Completes a partition from the files of names of all chunks, in order; keeps names with at least `min_count` uses. Returns the
+/// file: kept and found names, hashes, first places, ends of the names, names.
+pub(super) fn complete(chunks: &[NamesOfChunk], part: usize, min_count: u64) -> Result<Vec<u8>, Incomplete> {
+    let pieces = chunks.iter().map(|names| Piece::read(names, part)).collect::<Result<Vec<_>>>()?;
+    let mut entries: Vec<Entry<'_>> = Vec::new();
+    let mut table = vec![u32::MAX; 64];
+    for (segment, piece) in (0u64..).zip(&pieces) {
+        for one in piece.names() {
+            if entries.len() * 2 >= table.len() {
+                table = rehashed(&entries, table.len() * 4);
+            }
+            let mut slot = low_bits(one.hash, table.len());
+            loop {
+                let Some(known) = entries.get_mut(table[slot] as usize) else {
+                    table[slot] = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+                    let place = segment << 32 | u64::from(one.place);
+                    entries.push(Entry {
+                        hash: one.hash,
+                        place,
+                        count: u64::from(one.count),
+                        name: one.name,
+                    });
+                    break;
+                };
+                if known.hash == one.hash {
+                    if known.name != one.name {
+                        return Err(Incomplete::Collision);
+                    }
+                    known.count += u64::from(one.count);
+                    break;
+                }
+                slot = (slot + 1) & (table.len() - 1);
+            }
+        }
+    }
+    let found = entries.len() as u64;
+    entries.retain(|entry| entry.count >= min_count);
+    entries.sort_unstable_by_key(|entry| entry.hash);
+    let names: usize = entries.iter().map(|entry| entry.name.len()).sum();
+    let mut file = Vec::with_capacity(16 + entries.len() * 24 + names);
+    file.extend((entries.len() as u64).to_le_bytes());
+    file.extend(found.to_le_bytes());
+    entries.iter().for_each(|entry| file.extend_from_slice(&entry.hash.to_le_bytes()));
+    entries.iter().for_each(|entry| file.extend_from_slice(&entry.place.to_le_bytes()));
+    let mut end = 0u64;
+    for entry in &entries {
+        end += entry.name.len() as u64;
+        file.extend_from_slice(&end.to_le_bytes());
+    }
+    entries.iter().for_each(|entry| file.extend_from_slice(entry.name));
+    Ok(file)
+}
+
+fn rehashed(entries: &[Entry<'_>], slots: usize) -> Vec<u32> {
+    let mut table = vec![u32::MAX; slots];
+    for (number, entry) in (0u32..).zip(entries) {
+        let mut slot = low_bits(entry.hash, slots);
+        while table[slot] != u32::MAX {
+            slot = (slot + 1) & (slots - 1);
+        }
+        table[slot] = number;
+    }
+    table
+}
+
+/// Complete dictionary.
+#[derive(Debug)]
+pub(super) struct Dictionary {
+    /// Files of its partitions.
+    parts: Vec<SourceRef>,
+    /// First rank of each partition, and the number of names.
+    starts: Vec<u64>,
+    /// Distinct names in the input.
+    pub(super) found: u64,
+}
+
+impl Dictionary {
+    pub(super) fn open(parts: Vec<SourceRef>) -> Result<Self> {
+        let (mut starts, mut found) = (vec![0], 0);
+        for part in &parts {
+            let head = read_vec(&**part, 0, HEAD)?;
+            let head: Vec<u64> = head.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
+            let [kept, all] = head[..] else { return Err(damaged(&**part)) };
+            if kept.checked_mul(24).and_then(|n| n.checked_add(HEAD)).is_none_or(|end| end > part.len()) {
+                return Err(damaged(&**part));
+            }
+            starts.push(starts.last().copied().unwrap_or(0) + kept);
+            found += all;
+        }
+        Ok(Self { parts, starts, found })
+    }
+
+    /// Number of names.
+    pub(super) fn len(&self) -> u64 {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    fn kept(&self, part: usize) -> u64 {
+        self.starts[part + 1] - self.starts[part]
+    }
+
+    /// Names in the order of their ranks.
+    fn by_rank(&self) -> NameTable {
+        let pieces = self.parts.iter().enumerate().map(|(part, source)| {
+            let kept = self.kept(part);
+            NamePiece { source: source.clone(), ends: HEAD + kept * 16, names: HEAD + kept * 24 }
+        });
+        NameTable { pieces: pieces.collect(), starts: self.starts.clone() }
+    }
+
+    /// Writes the files of another order than that of the ranks: the id of each rank, and the names by id.
+    pub(super) fn sort(
+        &self,
+        order: EntityOrder,
+        twister: Option<&mut Twister>,
+        memory: u64,
+        work: &WorkFolder,
+        number: usize,
+    ) -> Result<()> {
+        let table = self.by_rank();
+        let bytes: u64 = self.parts.iter().map(|part| part.len()).sum();
+        // Names and their ends, a key and a rank for each, and the same again in the new order.
+        if bytes.saturating_mul(2) > memory {
+            return Err(Error::limit("too-little-memory", "too little memory for this order of entities")
+                .expected(format_args!("at least {} bytes", bytes * 2))
+                .found(memory)
+                .hint(phrase![
+                    Opt::Order.with("random"),
+                    " needs none, ",
+                    Opt::Memory.any("SIZE"),
+                    " gives more"
+                ]));
+        }
+        let len = to_usize(self.len())?;
+        let (mut names, mut ends) = (Vec::new(), Vec::with_capacity(len + 1));
+        ends.push(0);
+        table.each(0..self.len(), &mut |name| {
+            names.extend_from_slice(name);
+            ends.push(names.len());
+        })?;
+        let name = |rank: u32| &names[ends[rank as usize]..ends[rank as usize + 1]];
+        let count = u32::try_from(len)
+            .map_err(|_| Error::limit("too-many-entities", "too many entities for this order").found(len))?;
+        let mut ranks: Vec<u32> = (0..count).collect();
+        if order == EntityOrder::Sorted {
+            ranks.sort_unstable_by(|a, b| name(*a).cmp(name(*b)));
+        } else {
+            let mut places: Vec<u64> = Vec::with_capacity(len);
+            for (part, source) in self.parts.iter().enumerate() {
+                let kept = self.kept(part);
+                let bytes = read_vec(&**source, HEAD + kept * 8, kept * 8)?;
+                places.extend(bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)));
+            }
+            ranks.sort_unstable_by_key(|rank| places[*rank as usize]);
+            if let Some(twister) = twister {
+                twister.shuffle(&mut ranks)?;
+            }
+        }
+        let mut ids = vec![0; len * 4];
+        let (mut by_id, mut end) = (Vec::with_capacity(names.len()), Vec::with_capacity(len * 8));
+        for (id, rank) in (0u32..).zip(&ranks) {
+            ids[*rank as usize * 4..][..4].copy_from_slice(&id.to_le_bytes());
+            by_id.extend_from_slice(name(*rank));
+            end.extend_from_slice(&(by_id.len() as u64).to_le_bytes());
+        }
+        work.put(&format!("order-{number}"), &[&end, &by_id])?;
+        work.put(&format!("ids-of-{number}"), &[&ids])
+    }
+
+    /// Names in the order of their ids.
+    pub(super) fn names(&self, order: EntityOrder, work: &WorkFolder, number: usize) -> Result<NameTable> {
+        if order == EntityOrder::Random {
+            return Ok(self.by_rank());
+        }
+        let source = work.open_file(&format!("order-{number}"))?;
+        let piece = NamePiece { source, ends: 0, names: self.len() * 8 };
+        Ok(NameTable { pieces: vec![piece], starts: vec![0, self.len()] })
+    }
+
+    /// Loads what is needed to find ids; maps files where `memory` would not suffice.
+    pub(super) fn lookup(
+        &self,
+        schema: &Schema,
+        order: EntityOrder,
+        memory: u64,
+        work: &WorkFolder,
+        number: usize,
+    ) -> Result<Lookup> {
+        let load = |source: &SourceRef, offset: u64, len: u64| -> Result<Bytes> {
+            let mapped = if self.len() * 12 > memory { source.map(offset, len) } else { None };
+            Ok(match mapped {
+                Some(map) => Bytes::Mapped(map),
+                None => Bytes::Read(read_vec(&**source, offset, len)?),
+            })
+        };
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for (part, source) in self.parts.iter().enumerate() {
+            let hashes = load(source, HEAD, self.kept(part) * 8)?;
+            parts.push(LookupPart::new(hashes, self.starts[part], schema.bits));
+        }
+        let ids = if order == EntityOrder::Random {
+            None
+        } else {
+            Some(load(&work.open_file(&format!("ids-of-{number}"))?, 0, self.len() * 4)?)
+        };
+        Ok(Lookup { parts, ids, bits: schema.bits, len: self.len() })
+    }
+}
+
+/// Bytes of a file in memory.
+enum Bytes {
+    Read(Vec<u8>),
+    Mapped(Arc<dyn Mapped>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Read(bytes) => bytes,
+            Self::Mapped(map) => map.bytes(),
+        }
+    }
+}
+
+/// Ids by the hashes of names.
+pub(super) struct Lookup {
+    parts: Vec<LookupPart>,
+    /// Id of each rank, where they differ.
+    ids: Option<Bytes>,
+    bits: u32,
+    /// Number of names.
+    pub(super) len: u64,
+}
+
+/// Sorted hashes of a partition, and an index by their first bits.
+struct LookupPart {
+    hashes: Bytes,
+    start: u64,
+    index: Vec<u32>,
+    shift: u32,
+}
+
+impl LookupPart {
+    fn new(hashes: Bytes, start: u64, bits: u32) -> Self {
+        let words = hashes.as_chunks::<8>().0;
+        // Four hashes for each place of the index, on average.
+        let index_bits = (words.len() / 4).max(1).ilog2();
+        let shift = u64::BITS - index_bits;
+        let mut index = Vec::with_capacity((1 << index_bits) + 1);
+        index.push(0);
+        for (at, word) in (0u32..).zip(words) {
+            let place = place_of(u64::from_le_bytes(*word) << bits, shift);
+            while index.len() <= place {
+                index.push(at);
+            }
+        }
+        index.resize((1 << index_bits) + 1, u32::try_from(words.len()).unwrap_or(u32::MAX));
+        Self { hashes, start, index, shift }
+    }
+}
+
+fn place_of(hash: u64, shift: u32) -> usize {
+    hash.checked_shr(shift).map_or(0, |place| usize::try_from(place).unwrap_or(usize::MAX))
+}
+
+impl Lookup {
+    /// Id of the name with this hash.
+    pub(super) fn id(&self, schema: &Schema, hash: u64) -> Option<u64> {
+        let part = self.parts.get(schema.part_of(hash))?;
+        let place = place_of(hash << self.bits, part.shift);
+        let words = part.hashes.as_chunks::<8>().0;
+        let (from, to) = (*part.index.get(place)? as usize, *part.index.get(place + 1)? as usize);
+        let at = words.get(from..to)?.iter().position(|word| u64::from_le_bytes(*word) == hash)?;
+        let rank = part.start + (from + at) as u64;
+        match &self.ids {
+            None => Some(rank),
+            Some(ids) => {
+                let id = ids.as_chunks::<4>().0.get(usize::try_from(rank).ok()?)?;
+                Some(u64::from(u32::from_le_bytes(*id)))
+            }
+        }
+    }
+}
+
+/// Names in the order of their ids.
+#[derive(Debug)]
+pub(super) struct NameTable {
+    pieces: Vec<NamePiece>,
+    /// First id of each piece, and the number of names.
+    starts: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct NamePiece {
+    source: SourceRef,
+    /// Offset of the ends of its names.
+    ends: u64,
+    /// Offset of its names.
+    names: u64,
+}
+
+impl NameTable {
+    /// Reads the names of the ids `range`.
+    fn each(&self, range: Range<u64>, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let mut at = range.start;
+        let mut piece = self.starts.partition_point(|start| *start <= at).saturating_sub(1);
+        while at < range.end {
+            let (Some(own), Some([start, end])) = (self.pieces.get(piece), self.starts.get(piece..piece + 2))
+            else {
+                break;
+            };
+            let stop = range.end.min(*end).min(at + BLOCK);
+            if stop > at {
+                self.read(own, at - start..stop - start, each)?;
+                at = stop;
+            }
+            if at >= *end {
+                piece += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, piece: &NamePiece, rows: Range<u64>, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let source = &*piece.source;
+        // The end before the first name is its start.
+        let before = u64::from(rows.start > 0);
+        let ends =
+            read_vec(source, piece.ends + (rows.start - before) * 8, (rows.end - rows.start + before) * 8)?;
+        let mut ends = ends.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b));
+        let first = if before > 0 { ends.next().unwrap_or(0) } else { 0 };
+        let ends: Vec<u64> = ends.collect();
+        let last = ends.last().copied().unwrap_or(first);
+        let len = last.checked_sub(first).ok_or_else(|| damaged(source))?;
+        let names = read_vec(source, piece.names + first, len)?;
+        let mut from = 0;
+        for end in ends {
+            let to = end
+                .checked_sub(first)
+                .map(to_usize)
+                .transpose()?
+                .filter(|to| from <= *to && *to <= names.len());
+            let to = to.ok_or_else(|| damaged(source))?;
+            each(&names[from..to]);
+            from = to;
+        }
+        Ok(())
+    }
+}
+
+/// File with the names of a partition as JSON, generated on reading.
+#[derive(Debug)]
+pub(super) struct NamesFile {
+    label: String,
+    names: Arc<NameTable>,
+    rows: Range<u64>,
+    /// Offset of each block, and the length.
+    offsets: Vec<u64>,
+}
+
+impl NamesFile {
+    pub(super) fn new(label: String, names: Arc<NameTable>, rows: Range<u64>) -> Result<Self> {
+        let mut file = Self { label, names, rows, offsets: vec![0] };
+        let mut text = String::new();
+        let mut offset = 0;
+        for block in 0..file.blocks() {
+            text.clear();
+            file.block(block, &mut text)?;
+            offset += text.len() as u64;
+            file.offsets.push(offset);
+        }
+        Ok(file)
+    }
+
+    fn blocks(&self) -> u64 {
+        (self.rows.end - self.rows.start).div_ceil(BLOCK).max(1)
+    }
+
+    fn block(&self, block: u64, text: &mut String) -> Result<()> {
+        if self.rows.is_empty() {
+            text.push_str("[]");
+            return Ok(());
+        }
+        let start = self.rows.start + block * BLOCK;
+        let end = (start + BLOCK).min(self.rows.end);
+        let mut is_first = start == self.rows.start;
+        self.names.each(start..end, &mut |name| {
+            text.push_str(if std::mem::take(&mut is_first) { "[\n    " } else { ",\n    " });
+            write_name(text, name);
+        })?;
+        if end == self.rows.end {
+            text.push_str("\n]");
+        }
+        Ok(())
+    }
+}
+
+impl Source for NamesFile {
+    fn len(&self) -> u64 {
+        self.offsets.last().copied().unwrap_or(0)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        check_range(self, offset, buffer.len() as u64)?;
+        let mut block = self.offsets.partition_point(|start| *start <= offset).saturating_sub(1);
+        let (mut at, mut rest) = (offset, buffer);
+        let mut text = String::new();
+        while !rest.is_empty() {
+            text.clear();
+            self.block(block as u64, &mut text)?;
+            let within = to_usize(at - self.offsets.get(block).copied().unwrap_or(at))?;
+            let bytes = text.as_bytes().get(within..).unwrap_or_default();
+            let take = bytes.len().min(rest.len());
+            if take == 0 {
+                return Err(damaged(self));
+            }
+            let (now, later) = rest.split_at_mut(take);
+            now.copy_from_slice(&bytes[..take]);
+            rest = later;
+            at += take as u64;
+            block += 1;
+        }
+        Ok(())
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Returns true: each read generates its block again.
+    fn is_sequential(&self) -> bool {
+        true
+    }
+}
+
+/// Appends a name as JSON. A byte that is not UTF-8 becomes the lone surrogate that Python's `surrogateescape` gives it.
+fn write_name(text: &mut String, name: &[u8]) {
+    if let Ok(name) = std::str::from_utf8(name) {
+        write_string(text, name);
+        return;
+    }
+    text.push('"');
+    let mut valid = String::new();
+    for chunk in name.utf8_chunks() {
+        valid.clear();
+        write_string(&mut valid, chunk.valid());
+        text.push_str(&valid[1..valid.len() - 1]);
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\udc{byte:02x}"));
+        }
+    }
+    text.push('"');
+}

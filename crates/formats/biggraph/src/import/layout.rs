@@ -1,0 +1,148 @@
+//! Folders and edge files of an import.
+
+use super::relabel::{BucketColumn, Column, Relabeled, starts_in};
+use crate::config::Config;
+use crate::edges::integers::as_integers;
+use crate::layout::{FileName, plain_path};
+use crate::write::FORMAT_VERSION;
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Name, TensorEntry, TensorPath, Value};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::plan::PlannedFile;
+use weighbridge_core::tensor::{DType, Encoding, Shape};
+use weighbridge_hdf5::write::{Data, Hdf5Builder};
+use weighbridge_io::source::SourceRef;
+
+/// Folders below the target. Empty names are the target itself.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Folders {
+    pub(super) entities: String,
+    pub(super) edges: Vec<String>,
+}
+
+impl Folders {
+    /// Folders of a configuration: its paths without what they have in common.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Usage`], `edge-sets`, for edge paths that are equal, or none; [`weighbridge_core::Kind::Unsupported`],
+    /// `url`.
+    pub(super) fn of(config: &Config) -> Result<Self> {
+        let mut paths = vec![parts(plain_path(&config.entity_path)?)];
+        for path in &config.edge_paths {
+            paths.push(parts(plain_path(path)?));
+        }
+        let edges = &paths[1..];
+        if edges.is_empty() || edges.iter().enumerate().any(|(at, path)| edges[..at].contains(path)) {
+            return Err(Error::usage("edge-sets", "the configuration needs edge paths that differ")
+                .expected("a path for each set of edges")
+                .found(config.edge_paths.join(", ")));
+        }
+        let first = &paths[0];
+        let common = (0..first.len())
+            .take_while(|at| paths.iter().all(|path| path.get(*at) == first.get(*at)))
+            .count();
+        let mut below = paths.iter().map(|path| path[common..].join("/"));
+        let entities = below.next().unwrap_or_default();
+        let folders = Self { entities, edges: below.collect() };
+        if paths.iter().any(|path| path[common..].contains(&"..")) {
+            return Err(Error::usage(
+                "edge-sets",
+                "the paths of the configuration lead above the folder that they share",
+            )
+            .expected("an entity path and edge paths inside one folder")
+            .found(format_args!("{}, {}", config.entity_path, config.edge_paths.join(", "))));
+        }
+        Ok(folders)
+    }
+}
+
+/// Parts of a path, without `.` and `x/..`.
+fn parts(path: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts
+}
+
+/// Name of a file in a folder below the target.
+pub(super) fn below(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+/// Plans the file of each bucket; with `like_upstream` only of those with edges.
+pub(super) fn edge_files(
+    folder: &str,
+    chunks: &Arc<Vec<Relabeled>>,
+    buckets: [u64; 2],
+    weighted: bool,
+    like_upstream: bool,
+) -> Result<Vec<PlannedFile>> {
+    let mut files = Vec::new();
+    let all = (0..buckets[0]).flat_map(|lhs| (0..buckets[1]).map(move |rhs| (lhs, rhs)));
+    for (bucket, (lhs, rhs)) in all.enumerate() {
+        let starts = Arc::new(starts_in(chunks, bucket));
+        let edges = starts.last().copied().unwrap_or(0);
+        if edges == 0 && like_upstream {
+            continue;
+        }
+        let name = below(folder, &FileName::Edges { lhs, rhs }.to_string());
+        let mut file = Hdf5Builder::new(name.clone());
+        file.attribute(&[], FORMAT_VERSION, &Value::I64(1))?;
+        let column = |column, dataset: &str, dtype| {
+            let source: SourceRef =
+                Arc::new(BucketColumn::new(chunks, &starts, bucket, column, name.clone()));
+            let path = TensorPath::new([Name::from(dataset)]);
+            TensorEntry::dense(path, dtype, Shape::new([edges]), &source, 0, Encoding::ROW)
+        };
+        for (kind, dataset) in [(Column::Lhs, "lhs"), (Column::Rhs, "rhs"), (Column::Relation, "rel")] {
+            file.dataset(&[dataset], Data::Tensor(column(kind, dataset, DType::I64)?))?;
+        }
+        if weighted {
+            let weights = column(Column::Weight, "weight", DType::F32)?;
+            let weights = if like_upstream { as_integers(&weights)? } else { weights };
+            file.dataset(&["weight"], Data::Tensor(weights))?;
+        }
+        files.push(file.finish()?);
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folders(entities: &str, edges: &[&str]) -> Result<Folders> {
+        let json = serde_json::json!({
+            "entities": {"user": {"num_partitions": 1}},
+            "relations": [{"name": "r", "lhs": "user", "rhs": "user"}],
+            "dimension": 4, "entity_path": entities, "edge_paths": edges, "checkpoint_path": "m",
+        });
+        Folders::of(&Config::parse(&json.to_string(), false)?.0)
+    }
+
+    #[test]
+    fn folders_are_the_paths_below_what_they_share() {
+        let of = |entities: &str, edges: &[&str]| {
+            let folders = folders(entities, edges).unwrap();
+            (folders.entities, folders.edges)
+        };
+        assert_eq!(
+            of("data/FB15k", &["data/FB15k/train", "data/FB15k/valid"]),
+            ("".into(), vec!["train".into(), "valid".into()])
+        );
+        assert_eq!(of("file:///x/entities", &["/x/edges"]), ("entities".into(), vec!["edges".into()]));
+        assert_eq!(of("data", &["data"]), (String::new(), vec![String::new()]));
+        assert_eq!(of("./data/./a", &["data/b/../c"]), ("a".into(), vec!["c".into()]));
+        for (entities, edges) in [("a", vec![]), ("a", vec!["b", "./b"]), ("../a", vec!["b"])] {
+            assert_eq!(folders(entities, &edges).unwrap_err().code().as_str(), "edge-sets");
+        }
+        assert_eq!(folders("a", &["s3://b"]).unwrap_err().code().as_str(), "url");
+    }
+}

@@ -1,0 +1,765 @@
+//! Import of edge lists: the entities, relations and edges that upstream's `torchbiggraph_import_from_tsv` makes, in bounded memory,
+//! in parallel, and resumable.
+//!
+//! ```text
+//! lines      -> edges of hashes, and the distinct names of each chunk      segment
+//! names      -> a dictionary for each entity type, partitioned by hash     dictionary
+//! edges      -> ids, sorted by bucket within each chunk                     relabel
+//! all files  -> one plan, which the engine writes and publishes as a whole
+//! ```
+//!
+//! Finished steps are files of a hidden folder beside the target. An import that was interrupted continues with them, and gives the
+//! same bytes.
+
+mod dictionary;
+mod input;
+mod layout;
+mod ntriples;
+mod relabel;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod text;
+mod twister;
+mod work;
+
+pub use input::EdgeFile;
+pub use text::{Columns, TextForm};
+
+use crate::config::Config;
+use crate::layout::{FileName, split_counts};
+use crate::text::number_text;
+use dictionary::{Dictionary, Incomplete, NameTable, NamesFile};
+use input::{Chunk, Chunks};
+use layout::{Folders, edge_files};
+use relabel::{Relabeled, Relabeling};
+use segment::{Edges, NamesOfChunk, Schema, Segment};
+use serde_json::{Value as Json, json};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use text::{BadLine, Lines};
+use twister::Twister;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
+use weighbridge_core::plan::{FileBuilder, PlannedFile, WritePlan};
+use weighbridge_io::engine::{Disk, LocalDisk, LocalSink, RunOptions, default_threads, run};
+use weighbridge_io::source::{SourceRef, Stamp, read_vec};
+use work::WorkFolder;
+
+/// Maximum length of a line in bytes.
+pub(crate) const MAX_LINE: usize = 1 << 20;
+/// Maximum number of buckets: each is a file.
+const MAX_BUCKETS: u64 = 1 << 20;
+/// Limits of the bytes of a chunk of lines.
+const CHUNK: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
+/// Bytes that a worker takes for each byte of a chunk: its text, hashes, uses and distinct names.
+const BYTES_FOR_EACH: u64 = 12;
+/// Maximum first bits of a hash that tell its partition.
+const MAX_BITS: u32 = 12;
+/// Attempts with other hashes after two names had one hash.
+const ATTEMPTS: u64 = 8;
+
+/// Order of the entities and dynamic relations: their ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EntityOrder {
+    /// Random, the same for the same names and seed. Needs no memory.
+    #[default]
+    Random,
+    /// By the bytes of their names.
+    Sorted,
+    /// By their first use in the input.
+    Seen,
+}
+
+impl EntityOrder {
+    /// Names of all orders.
+    pub const NAMES: [&'static str; 3] = ["random", "sorted", "seen"];
+
+    /// Parses a name of [`NAMES`](Self::NAMES).
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "random" => Some(Self::Random),
+            "sorted" => Some(Self::Sorted),
+            "seen" => Some(Self::Seen),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Sorted => "sorted",
+            Self::Seen => "seen",
+        }
+    }
+}
+
+/// Import of edge lists into the folders of a configuration.
+#[derive(Debug, Clone)]
+pub struct Import {
+    /// Configuration: entity types with their partitions, relations, folders.
+    pub config: Config,
+    /// Files of each of the edge paths of the configuration, in their order.
+    pub sets: Vec<Vec<EdgeFile>>,
+    /// Columns of the files; not used for N-Triples.
+    pub columns: Columns,
+    /// Skips the first line of each file.
+    pub header: bool,
+    /// Order of the entities.
+    pub order: EntityOrder,
+    /// Seed of the random order.
+    pub seed: u64,
+    /// Gives the ids and files that upstream's importer gives after `random.seed(seed)`: shuffled as Python does, weights
+    /// truncated to integers, no file for a bucket without edges, further columns ignored. `order` is not used.
+    pub like_upstream: bool,
+    /// Drops entities with fewer uses, and their edges.
+    pub entity_min_count: u64,
+    /// Drops dynamic relations with fewer uses, and their edges.
+    pub relation_min_count: u64,
+    /// Number of malformed lines that are skipped; one more is an error.
+    pub skip_bad: u64,
+    /// Replaces an existing target.
+    pub force: bool,
+    /// Threads, memory, syncing, progress.
+    pub run: RunOptions,
+}
+
+/// Report of an import.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportReport {
+    /// Edge folders, in the order of the configuration.
+    pub edges: Vec<ImportedEdges>,
+    /// Entity types, in the order of the configuration.
+    pub entities: Vec<ImportedNames>,
+    /// Relations.
+    pub relations: ImportedNames,
+    /// Number of files.
+    pub files: usize,
+    /// Number of bytes in all files.
+    pub bytes: u64,
+    /// True where the steps of an interrupted import were used.
+    pub resumed: bool,
+}
+
+/// Edge folder of an import.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedEdges {
+    /// Folder below the target.
+    pub folder: String,
+    /// Number of edges.
+    pub edges: u64,
+    /// Number of edges that were dropped, as their entities or relation are too rare.
+    pub dropped: u64,
+    /// Number of malformed lines that were skipped.
+    pub bad_lines: u64,
+    /// Numbers of partitions of left and right sides.
+    pub buckets: [u64; 2],
+}
+
+/// Names of an entity type, or of the relations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedNames {
+    /// Entity type; `relations` for the relations.
+    pub name: String,
+    /// Number of distinct names in the input.
+    pub found: u64,
+    /// Number of names with enough uses.
+    pub kept: u64,
+    /// Number of partitions.
+    pub partitions: u64,
+}
+
+/// Chunk of a file, by the number of the file and its own.
+type ChunkId = (usize, u64);
+
+impl Import {
+    /// Creates an import with default options: columns lhs, rel, rhs; random order with seed 0; nothing dropped or skipped.
+    pub fn new(config: Config, sets: Vec<Vec<EdgeFile>>) -> Self {
+        Self {
+            config,
+            sets,
+            columns: Columns::default(),
+            header: false,
+            order: EntityOrder::Random,
+            seed: 0,
+            like_upstream: false,
+            entity_min_count: 1,
+            relation_min_count: 1,
+            skip_bad: 0,
+            force: false,
+            run: RunOptions::default(),
+        }
+    }
+
+    /// Imports into the folder `target`, all or nothing. Finished steps of an interrupted import with the same files and options
+    /// are used.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Usage`] for an existing target, or options that do not fit the configuration;
+    /// [`weighbridge_core::Kind::Corrupt`], `bad-line`, with the file and the line; [`weighbridge_core::Kind::Unsupported`] for
+    /// entity types with features; [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Cancelled`].
+    pub fn run(&self, target: &Path) -> Result<ImportReport> {
+        self.run_on(target, &(Arc::new(LocalDisk) as Arc<dyn Disk>))
+    }
+
+    /// Imports with a work folder on `disk`.
+    fn run_on(&self, target: &Path, disk: &Arc<dyn Disk>) -> Result<ImportReport> {
+        let folders = Folders::of(&self.config)?;
+        self.check()?;
+        let job = self.job()?;
+        let same = |own: &[u8]| same_job(own, &job);
+        let text = serde_json::to_vec(&job).unwrap_or_default();
+        if let Err(error) = LocalSink::check(target, self.force) {
+            // What an import left that was interrupted right after it had written the target.
+            WorkFolder::close_left(disk, target)?;
+            return Err(error);
+        }
+        let (mut work, mut own, resumed) = WorkFolder::open(disk, target, &text, &same)?;
+        for _ in 0..ATTEMPTS {
+            let steps = Steps::new(self, &own, &work)?;
+            match steps.dictionaries() {
+                Ok((chunks, dictionaries)) => {
+                    let report = steps.finish(&folders, target, &chunks, &dictionaries, resumed)?;
+                    work.close()?;
+                    return Ok(report);
+                }
+                Err(Incomplete::Failed(error)) => return Err(error),
+                Err(Incomplete::Collision) => {}
+            }
+            // Other hashes for all names.
+            let mut next: Json = serde_json::from_slice(&own).unwrap_or_default();
+            next["hash"] = json!(steps.schema.seed.wrapping_add(1));
+            drop(work);
+            let text = serde_json::to_vec(&next).unwrap_or_default();
+            (work, own, _) = WorkFolder::open(disk, target, &text, &|_| false)?;
+        }
+        Err(Error::corrupt("names-collide", "different names have equal hashes, with each of several seeds")
+            .hint(phrase!["the names are made for this; ", Opt::Seed.any("NUMBER"), " selects other hashes"]))
+    }
+
+    fn check(&self) -> Result<()> {
+        let config = &self.config;
+        if self.sets.len() != config.edge_paths.len() {
+            return Err(Error::usage(
+                "edge-sets",
+                "the inputs do not fit the edge paths of the configuration",
+            )
+            .expected(format_args!("files for {}", config.edge_paths.join(", ")))
+            .found(format_args!("{} sets of files", self.sets.len())));
+        }
+        for relation in &config.relations {
+            for entity in [&relation.lhs, &relation.rhs] {
+                if config.entity(entity).is_none_or(|entity| entity.featurized) {
+                    return Err(Error::unsupported(
+                        "featurized",
+                        "entity types with features are not imported",
+                    )
+                    .found(entity)
+                    .hint("only types whose edges have one name a side"));
+                }
+            }
+        }
+        let relation_is_read =
+            self.columns.has("rel") || self.files().any(|file| file.form == TextForm::NTriples);
+        if config.dynamic_relations && !relation_is_read {
+            return Err(Error::usage("edge-columns", "dynamic relations need a column with their names")
+                .expected("a column rel")
+                .found(self.columns.text()));
+        }
+        if !self.columns.has("rel") && config.relations.len() > 1 && !config.dynamic_relations {
+            return Err(Error::usage(
+                "edge-columns",
+                "the configuration has several relations, the files have no column for them",
+            )
+            .expected("a column rel, or one relation in the configuration")
+            .found(self.columns.text()));
+        }
+        let sides = config.sides()?;
+        if sides.lhs.saturating_mul(sides.rhs) > MAX_BUCKETS {
+            return Err(Error::limit("too-many-buckets", "the partitions make too many buckets of edges")
+                .expected(format_args!("at most {MAX_BUCKETS}"))
+                .found(format_args!("{} times {}", sides.lhs, sides.rhs)));
+        }
+        Ok(())
+    }
+
+    fn files(&self) -> impl Iterator<Item = &EdgeFile> {
+        self.sets.iter().flatten()
+    }
+
+    fn threads(&self) -> u64 {
+        if self.run.threads == 0 { default_threads() as u64 } else { self.run.threads as u64 }
+    }
+
+    /// Describes everything that the files of the work folder depend on.
+    fn job(&self) -> Result<Json> {
+        let size = self.run.memory / (self.threads() * BYTES_FOR_EACH);
+        let text: u64 = self.files().map(EdgeFile::estimated_len).sum();
+        // A partition of the names in memory, with as much again to complete it.
+        let parts = (text.saturating_mul(3) / (self.run.memory / (self.threads() * 6)).max(1)).max(16);
+        let sets = self.sets.iter().map(|files| files.iter().map(described).collect::<Result<Vec<_>>>());
+        Ok(json!({
+            "version": 1,
+            "config": self.config.to_json(),
+            "sets": sets.collect::<Result<Vec<_>>>()?,
+            "columns": self.columns.text(),
+            "header": self.header,
+            "order": self.order.name(),
+            "seed": self.seed,
+            "like_upstream": self.like_upstream,
+            "min_counts": [self.entity_min_count, self.relation_min_count],
+            "skip_bad": self.skip_bad,
+            "hash": self.hash_seed(),
+            "chunk": size.clamp(*CHUNK.start(), *CHUNK.end()),
+            "bits": parts.ilog2().min(MAX_BITS),
+        }))
+    }
+
+    fn hash_seed(&self) -> u64 {
+        // The order of upstream does not depend on hashes.
+        if self.like_upstream { 0 } else { self.seed.wrapping_mul(ATTEMPTS) }
+    }
+
+    fn order(&self) -> EntityOrder {
+        if self.like_upstream { EntityOrder::Seen } else { self.order }
+    }
+}
+
+/// Describes a file: it must not change until the import is done.
+fn described(file: &EdgeFile) -> Result<Json> {
+    let label = file.source.label();
+    let stamp = if file.source.file().is_some() { Stamp::of_path(Path::new(label)).ok() } else { None };
+    let modified = stamp.and_then(|stamp| stamp.modified).map(|time| time.to_string());
+    Ok(json!([label, file.source.len(), modified, file.form.name()]))
+}
+
+/// True where a work folder is of the same import. What only divides its steps may differ.
+fn same_job(own: &[u8], job: &Json) -> bool {
+    let Ok(mut own) = serde_json::from_slice::<Json>(own) else { return false };
+    for key in ["hash", "chunk", "bits"] {
+        own[key] = job[key].clone();
+    }
+    own == *job
+}
+
+/// Steps of an import.
+struct Steps<'i> {
+    import: &'i Import,
+    schema: Schema,
+    chunk: u64,
+    work: &'i WorkFolder,
+    /// All files with the number of their set.
+    files: Vec<(usize, &'i EdgeFile)>,
+}
+
+impl<'i> Steps<'i> {
+    fn new(import: &'i Import, job: &[u8], work: &'i WorkFolder) -> Result<Self> {
+        let job: Json = serde_json::from_slice(job).unwrap_or_default();
+        let number =
+            |key: &str| job[key].as_u64().ok_or_else(|| Error::corrupt("bad-list", "damaged work folder"));
+        let config = &import.config;
+        let place = |name: &str| config.entities.iter().position(|(own, _)| own == name).unwrap_or(0);
+        let types = config.entities.len();
+        let relations = config.relations.iter().zip(0u32..);
+        let schema = Schema {
+            // As upstream: of equal names the last counts.
+            relations: (!config.dynamic_relations).then(|| {
+                relations
+                    .map(|(relation, index)| (relation.name.clone().into_bytes(), index))
+                    .collect::<HashMap<_, _>>()
+            }),
+            sides: config
+                .relations
+                .iter()
+                .map(|relation| [place(&relation.lhs), place(&relation.rhs)])
+                .collect(),
+            dictionaries: types + usize::from(config.dynamic_relations),
+            relation_dictionary: config.dynamic_relations.then_some(types),
+            bits: u32::try_from(number("bits")?).unwrap_or(0).min(MAX_BITS),
+            seed: number("hash")?,
+            weighted: import.columns.has("weight"),
+        };
+        let files =
+            import.sets.iter().enumerate().flat_map(|(set, files)| files.iter().map(move |file| (set, file)));
+        Ok(Self { import, schema, chunk: number("chunk")?, work, files: files.collect() })
+    }
+
+    fn all_parts(&self) -> usize {
+        self.schema.dictionaries << self.schema.bits
+    }
+
+    /// Reads all lines and completes the dictionaries. Returns all chunks in order.
+    fn dictionaries(&self) -> Result<(Vec<ChunkId>, Vec<Dictionary>), Incomplete> {
+        let chunks = self.parse()?;
+        if !self.work.has("dictionary")? {
+            let names = chunks.iter().map(|chunk| {
+                NamesOfChunk::open(self.work.open_file(&name("names", *chunk))?, self.all_parts())
+            });
+            let names = names.collect::<Result<Vec<_>>>()?;
+            let collides = AtomicBool::new(false);
+            self.import.run.progress.begin(0);
+            self.each(self.all_parts(), &|part| {
+                if self.work.has(&format!("dictionary-{part}"))? || collides.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let is_relation = Some(part >> self.schema.bits) == self.schema.relation_dictionary;
+                let import = self.import;
+                let min = if is_relation { import.relation_min_count } else { import.entity_min_count };
+                match dictionary::complete(&names, part, min) {
+                    Ok(file) => self.work.put(&format!("dictionary-{part}"), &[&file]),
+                    Err(Incomplete::Failed(error)) => Err(error),
+                    Err(Incomplete::Collision) => {
+                        collides.store(true, Ordering::Relaxed);
+                        Ok(())
+                    }
+                }
+            })?;
+            if collides.into_inner() {
+                return Err(Incomplete::Collision);
+            }
+            self.work.put("dictionary", &[])?;
+        }
+        for chunk in &chunks {
+            self.work.remove(&name("names", *chunk))?;
+        }
+        let mut all = Vec::new();
+        for number in 0..self.schema.dictionaries {
+            let first = number << self.schema.bits;
+            let parts = first..first + self.schema.parts();
+            let parts = parts.map(|part| self.work.open_file(&format!("dictionary-{part}")));
+            all.push(Dictionary::open(parts.collect::<Result<_>>()?)?);
+        }
+        Ok((chunks, all))
+    }
+
+    /// Reads all lines. Returns the chunks in the order of the files.
+    fn parse(&self) -> Result<Vec<ChunkId>> {
+        let counts = if self.work.has("parsed")? {
+            let source = self.work.open_file("parsed")?;
+            let bytes = read_vec(&*source, 0, source.len())?;
+            bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect()
+        } else {
+            self.check_space()?;
+            self.import.run.progress.begin(self.import.files().map(EdgeFile::estimated_len).sum());
+            let chunks = self
+                .files
+                .iter()
+                .map(|(_, file)| Chunks::new(file, self.chunk))
+                .collect::<Result<Vec<_>>>()?;
+            let bad = AtomicU64::new(0);
+            let file = AtomicUsize::new(0);
+            self.workers(&|stop| {
+                let mut segment = Segment::new(&self.schema);
+                loop {
+                    let number = file.load(Ordering::Relaxed);
+                    let Some(own) = chunks.get(number) else { return Ok(()) };
+                    let wanted = |chunk| self.work.has(&name("edges", (number, chunk))).map(|has| !has);
+                    let Some(chunk) = own.next(&wanted)? else {
+                        // Another worker may have gone on already.
+                        let _ =
+                            file.compare_exchange(number, number + 1, Ordering::Relaxed, Ordering::Relaxed);
+                        continue;
+                    };
+                    if stop.load(Ordering::Relaxed) || self.import.run.progress.stopped() {
+                        return Err(Error::cancelled());
+                    }
+                    self.parse_chunk(number, chunk, &mut segment, &bad)?;
+                }
+            })?;
+            let counts: Vec<u64> = chunks.iter().map(Chunks::count).collect();
+            let bytes: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
+            self.work.put("parsed", &[&bytes])?;
+            counts
+        };
+        Ok(counts
+            .iter()
+            .enumerate()
+            .flat_map(|(file, count)| (0..*count).map(move |chunk| (file, chunk)))
+            .collect())
+    }
+
+    fn parse_chunk(
+        &self,
+        number: usize,
+        mut chunk: Chunk,
+        segment: &mut Segment<'_>,
+        bad: &AtomicU64,
+    ) -> Result<()> {
+        let import = self.import;
+        let file = self.files[number].1;
+        let lines = Lines::new(file.form, &import.columns, import.like_upstream);
+        segment.clear();
+        let mut start = 0;
+        if import.header && chunk.offset == 0 {
+            start = memchr::memchr(b'\n', &chunk.text).map_or(chunk.text.len(), |at| at + 1);
+        }
+        while start < chunk.text.len() {
+            let end = memchr::memchr(b'\n', &chunk.text[start..]).map_or(chunk.text.len(), |at| start + at);
+            let line_end = if end > start && chunk.text[end - 1] == b'\r' { end - 1 } else { end };
+            let found = if end - start > MAX_LINE {
+                Err(BadLine::Length)
+            } else {
+                lines.edge(&mut chunk.text, start..line_end)
+            };
+            let done = match found {
+                Ok(Some(edge)) => segment.push(&chunk.text, &edge),
+                Ok(None) => Ok(()),
+                Err(fault) => Err(fault),
+            };
+            if let Err(fault) = done {
+                segment.bad += 1;
+                if bad.fetch_add(1, Ordering::Relaxed) >= import.skip_bad {
+                    return Err(self.bad_line(file, chunk.offset + start as u64, &fault));
+                }
+            }
+            start = end + 1;
+        }
+        let id = (number, chunk.number);
+        self.work.put(&name("names", id), &[&segment.names(&chunk.text)])?;
+        self.work.put(&name("edges", id), &[&segment.edges()])?;
+        import.run.progress.advance(chunk.text.len() as u64);
+        Ok(())
+    }
+
+    fn bad_line(&self, file: &EdgeFile, offset: u64, fault: &BadLine) -> Error {
+        let error = fault.error().in_file(file.source.label());
+        match file.line_at(offset) {
+            Ok(line) => error.within(format_args!("line {line}")),
+            Err(_) => error.at(offset),
+        }
+    }
+
+    /// Fails where the disk is known to have too little space.
+    fn check_space(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Runs `work` for the numbers below `count`, in several threads.
+    fn each(&self, count: usize, work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        self.workers(&|stop| {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count {
+                    return Ok(());
+                }
+                if stop.load(Ordering::Relaxed) || self.import.run.progress.stopped() {
+                    return Err(Error::cancelled());
+                }
+                work(number)?;
+            }
+        })
+    }
+
+    /// Runs `work` in each thread; returns the first error. `stop` is set once one has failed.
+    fn workers(&self, work: &(dyn Fn(&AtomicBool) -> Result<()> + Sync)) -> Result<()> {
+        let stop = AtomicBool::new(false);
+        let first: Mutex<Option<Error>> = Mutex::new(None);
+        let run = || {
+            if let Err(error) = work(&stop) {
+                lock(&first).get_or_insert(error);
+                stop.store(true, Ordering::Relaxed);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.import.threads() {
+                scope.spawn(run);
+            }
+            run();
+        });
+        match first.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives all names their ids, relabels the edges, and writes the target.
+    fn finish(
+        &self,
+        folders: &Folders,
+        target: &Path,
+        chunks: &[ChunkId],
+        dictionaries: &[Dictionary],
+        resumed: bool,
+    ) -> Result<ImportReport> {
+        let import = self.import;
+        let order = import.order();
+        let memory = import.run.memory / 2;
+        if order != EntityOrder::Random && !self.work.has("ordered")? {
+            let mut twister = import.like_upstream.then(|| Twister::seeded(import.seed));
+            // Upstream shuffles the relations first.
+            let relations = self.schema.relation_dictionary;
+            let all = relations.into_iter().chain(0..import.config.entities.len());
+            for number in all {
+                dictionaries[number].sort(order, twister.as_mut(), memory, self.work, number)?;
+            }
+            self.work.put("ordered", &[])?;
+        }
+        let sides = import.config.sides()?;
+        let buckets = [sides.lhs, sides.rhs];
+        self.relabel(order, memory, buckets, chunks, dictionaries)?;
+        let mut names = Vec::new();
+        for (number, dictionary) in dictionaries.iter().enumerate() {
+            names.push(Arc::new(dictionary.names(order, self.work, number)?));
+        }
+        let mut files = self.entity_files(folders, dictionaries, &names)?;
+        let mut edges = Vec::new();
+        for (set, folder) in folders.edges.iter().enumerate() {
+            let own = chunks.iter().filter(|(file, _)| self.files[*file].0 == set);
+            let count = usize::try_from(buckets[0] * buckets[1]).unwrap_or(usize::MAX);
+            let own = own.map(|chunk| Relabeled::open(self.work.open_file(&name("ids", *chunk))?, count));
+            let own = Arc::new(own.collect::<Result<Vec<_>>>()?);
+            edges.push(ImportedEdges {
+                folder: folder.clone(),
+                edges: own.iter().map(Relabeled::len).sum(),
+                dropped: own.iter().map(|chunk| chunk.skipped).sum(),
+                bad_lines: own.iter().map(|chunk| chunk.bad).sum(),
+                buckets,
+            });
+            files.extend(edge_files(folder, &own, buckets, self.schema.weighted, import.like_upstream)?);
+        }
+        let plan = WritePlan { format: "biggraph", kind: "import", files, losses: Vec::new() };
+        let sink = LocalSink::folder(target, import.force)?;
+        let report = run(&plan, &sink, &import.run)?;
+        let config = &import.config;
+        let imported = |name: &str, dictionary: &Dictionary, partitions| ImportedNames {
+            name: name.to_owned(),
+            found: dictionary.found,
+            kept: dictionary.len(),
+            partitions,
+        };
+        let entities = config.entities.iter().zip(dictionaries);
+        let count = config.relations.len() as u64;
+        Ok(ImportReport {
+            edges,
+            entities: entities
+                .map(|((name, entity), own)| imported(name, own, entity.num_partitions))
+                .collect(),
+            relations: match self.schema.relation_dictionary {
+                Some(number) => imported("relations", &dictionaries[number], 1),
+                None => {
+                    ImportedNames { name: "relations".to_owned(), found: count, kept: count, partitions: 1 }
+                }
+            },
+            files: plan.files.len(),
+            bytes: report.bytes,
+            resumed,
+        })
+    }
+
+    fn relabel(
+        &self,
+        order: EntityOrder,
+        memory: u64,
+        buckets: [u64; 2],
+        chunks: &[ChunkId],
+        dictionaries: &[Dictionary],
+    ) -> Result<()> {
+        let missing: Vec<ChunkId> = chunks
+            .iter()
+            .filter_map(|chunk| match self.work.has(&name("ids", *chunk)) {
+                Ok(true) => None,
+                Ok(false) => Some(Ok(*chunk)),
+                Err(error) => Some(Err(error)),
+            })
+            .collect::<Result<_>>()?;
+        let lookup = |(number, dictionary): (usize, &Dictionary)| {
+            dictionary.lookup(&self.schema, order, memory, self.work, number)
+        };
+        if !missing.is_empty() {
+            let relabeling = Relabeling {
+                schema: &self.schema,
+                lookups: dictionaries.iter().enumerate().map(lookup).collect::<Result<_>>()?,
+                parts: self.import.config.entities.iter().map(|(_, entity)| entity.num_partitions).collect(),
+                buckets,
+            };
+            self.import.run.progress.begin(missing.len() as u64 * self.chunk);
+            self.each(missing.len(), &|number| {
+                let source = self.work.open_file(&name("edges", missing[number]))?;
+                let edges = Edges::read(&*source, &self.schema)?;
+                self.work.put(&name("ids", missing[number]), &[&relabeling.file(&edges)?])?;
+                self.import.run.progress.advance(self.chunk);
+                Ok(())
+            })?;
+        }
+        for chunk in chunks {
+            self.work.remove(&name("edges", *chunk))?;
+        }
+        Ok(())
+    }
+
+    /// Plans the counts and names of entities and relations.
+    fn entity_files(
+        &self,
+        folders: &Folders,
+        dictionaries: &[Dictionary],
+        names: &[Arc<NameTable>],
+    ) -> Result<Vec<PlannedFile>> {
+        let mut files = Vec::new();
+        let path = |name: FileName| layout::below(&folders.entities, &name.to_string());
+        let mut put = |name: String, bytes: &[u8]| {
+            let mut file = FileBuilder::new(name);
+            file.literal(bytes);
+            files.push(file.finish());
+        };
+        let config = &self.import.config;
+        let mut lists = Vec::new();
+        for ((entity, kind), (dictionary, names)) in
+            config.entities.iter().zip(dictionaries.iter().zip(names))
+        {
+            let mut start = 0;
+            for (part, count) in (0u64..).zip(split_counts(dictionary.len(), kind.num_partitions)) {
+                put(
+                    path(FileName::EntityCount { entity: entity.clone(), part }),
+                    number_text(count).as_bytes(),
+                );
+                lists.push((
+                    path(FileName::EntityNames { entity: entity.clone(), part }),
+                    names.clone(),
+                    start..start + count,
+                ));
+                start += count;
+            }
+        }
+        match self.schema.relation_dictionary {
+            Some(number) => {
+                let count = dictionaries[number].len();
+                put(path(FileName::RelationCount), number_text(count).as_bytes());
+                lists.push((path(FileName::RelationNames), names[number].clone(), 0..count));
+            }
+            None => {
+                let all = config.relations.iter().map(|relation| relation.name.as_str());
+                put(
+                    path(FileName::RelationNames),
+                    weighbridge_format::names_json::names_json(all).as_bytes(),
+                );
+            }
+        }
+        // Each list of names is read once for its length.
+        let made: Mutex<Vec<(usize, PlannedFile)>> = Mutex::new(Vec::with_capacity(lists.len()));
+        self.each(lists.len(), &|number| {
+            let (path, names, rows) = &lists[number];
+            let source: SourceRef = Arc::new(NamesFile::new(path.clone(), names.clone(), rows.clone())?);
+            let file = crate::write::bytes_of(path, source)?;
+            lock(&made).push((number, file));
+            Ok(())
+        })?;
+        let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        made.sort_by_key(|(number, _)| *number);
+        files.extend(made.into_iter().map(|(_, file)| file));
+        Ok(files)
+    }
+}
+
+/// Name of a file of the work folder.
+fn name(kind: &str, (file, chunk): ChunkId) -> String {
+    format!("{kind}-{file}-{chunk}")
+}
+
+/// Locks, also after another thread has panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,327 @@
+//! First step: lines become edges of hashes, and the distinct names of each chunk.
+//!
+//! A chunk of lines becomes two files. `edges`: for each edge the hashes of its names. `names`: for each partition of each
+//! dictionary the distinct names of the chunk with their hashes, numbers of uses and first places. A dictionary is partitioned by
+//! the first bits of the hashes, so that each partition is completed in little memory.
+
+use super::text::{BadLine, Edge, Field};
+use std::collections::HashMap;
+use twox_hash::XxHash3_64;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_io::source::{Source, SourceRef, read_vec, to_usize};
+
+/// Meaning of the names of an edge.
+#[derive(Debug)]
+pub(super) struct Schema {
+    /// Indexes of the relations by name; `None` for dynamic relations, whose names are a dictionary.
+    pub(super) relations: Option<HashMap<Vec<u8>, u32>>,
+    /// Dictionaries of lhs and rhs, for each relation of the configuration.
+    pub(super) sides: Vec<[usize; 2]>,
+    /// Number of dictionaries: one for each entity type, and the last for dynamic relations.
+    pub(super) dictionaries: usize,
+    /// Dictionary of the relations, if they are dynamic.
+    pub(super) relation_dictionary: Option<usize>,
+    /// First bits of a hash that tell its partition.
+    pub(super) bits: u32,
+    /// Seed of the hashes.
+    pub(super) seed: u64,
+    /// True where edges have weights.
+    pub(super) weighted: bool,
+}
+
+impl Schema {
+    pub(super) fn hash(&self, name: &[u8]) -> u64 {
+        let hash = XxHash3_64::oneshot_with_seed(self.seed, name);
+        // Tests need names with equal hashes.
+        #[cfg(test)]
+        if self.seed == super::tests::WEAK {
+            return hash & 0xff;
+        }
+        hash
+    }
+
+    /// Partition of a hash among those of its dictionary.
+    pub(super) fn part_of(&self, hash: u64) -> usize {
+        hash.checked_shr(u64::BITS - self.bits).map_or(0, |part| usize::try_from(part).unwrap_or(usize::MAX))
+    }
+
+    /// Number of partitions of each dictionary.
+    pub(super) fn parts(&self) -> usize {
+        1 << self.bits
+    }
+
+    /// Bytes of the relation of an edge.
+    fn relation_width(&self) -> usize {
+        if self.relation_dictionary.is_some() { 8 } else { 4 }
+    }
+}
+
+/// Use of a name.
+#[derive(Debug, Clone, Copy)]
+struct Use {
+    hash: u64,
+    name: Field,
+    /// Place among the uses of the chunk.
+    place: u32,
+}
+
+/// Distinct name of a chunk.
+struct Distinct {
+    hash: u64,
+    name: Field,
+    place: u32,
+    count: u32,
+}
+
+/// Edges of one chunk. Cleared and used again for the next one.
+#[derive(Debug)]
+pub(super) struct Segment<'s> {
+    schema: &'s Schema,
+    lhs: Vec<u64>,
+    rhs: Vec<u64>,
+    rel: Vec<u64>,
+    weight: Vec<f32>,
+    /// Uses of names, for each partition of each dictionary.
+    uses: Vec<Vec<Use>>,
+    /// Lines that were skipped as malformed.
+    pub(super) bad: u64,
+}
+
+impl<'s> Segment<'s> {
+    pub(super) fn new(schema: &'s Schema) -> Self {
+        let uses = vec![Vec::new(); schema.dictionaries << schema.bits];
+        Self { schema, lhs: Vec::new(), rhs: Vec::new(), rel: Vec::new(), weight: Vec::new(), uses, bad: 0 }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.lhs.clear();
+        self.rhs.clear();
+        self.rel.clear();
+        self.weight.clear();
+        self.uses.iter_mut().for_each(Vec::clear);
+        self.bad = 0;
+    }
+
+    pub(super) fn push(&mut self, text: &[u8], edge: &Edge) -> Result<(), BadLine> {
+        let schema = self.schema;
+        let named = |field: Field| &text[field.range()];
+        let (relation, rel) = match (&schema.relations, edge.rel) {
+            (Some(known), Some(field)) => {
+                let found = known.get(named(field));
+                let unknown = || BadLine::Relation(String::from_utf8_lossy(named(field)).into_owned());
+                let index = *found.ok_or_else(unknown)?;
+                (index as usize, u64::from(index))
+            }
+            (None, Some(field)) => (0, schema.hash(named(field))),
+            (_, None) => (0, 0),
+        };
+        // Three places an edge: lhs, rhs, relation.
+        let first = u32::try_from(self.lhs.len() * 3).unwrap_or(u32::MAX);
+        if let (Some(dictionary), Some(name)) = (schema.relation_dictionary, edge.rel) {
+            self.uses[dictionary << schema.bits | schema.part_of(rel)].push(Use {
+                hash: rel,
+                name,
+                place: first + 2,
+            });
+        }
+        let mut hashes = [0; 2];
+        for (side, name) in [edge.lhs, edge.rhs].into_iter().enumerate() {
+            let hash = schema.hash(named(name));
+            let dictionary = schema.sides[relation][side];
+            let place = first + u32::from(side > 0);
+            self.uses[dictionary << schema.bits | schema.part_of(hash)].push(Use { hash, name, place });
+            hashes[side] = hash;
+        }
+        self.lhs.push(hashes[0]);
+        self.rhs.push(hashes[1]);
+        self.rel.push(rel);
+        if schema.weighted {
+            self.weight.push(edge.weight);
+        }
+        Ok(())
+    }
+
+    /// Returns the parts of the file of edges.
+    pub(super) fn edges(&self) -> Vec<u8> {
+        let edges = self.lhs.len();
+        let mut file = Vec::with_capacity(16 + edges * 28);
+        file.extend((edges as u64).to_le_bytes());
+        file.extend(self.bad.to_le_bytes());
+        for column in [&self.lhs, &self.rhs] {
+            column.iter().for_each(|hash| file.extend_from_slice(&hash.to_le_bytes()));
+        }
+        let width = self.schema.relation_width();
+        self.rel.iter().for_each(|rel| file.extend_from_slice(&rel.to_le_bytes()[..width]));
+        self.weight.iter().for_each(|weight| file.extend_from_slice(&weight.to_le_bytes()));
+        file
+    }
+
+    /// Returns the file of the distinct names of `text`: the offset of each partition, and the partitions.
+    pub(super) fn names(&self, text: &[u8]) -> Vec<u8> {
+        let head = (self.uses.len() + 1) * 8;
+        let mut file = vec![0; head];
+        let mut table: Vec<u32> = Vec::new();
+        let mut distinct: Vec<Distinct> = Vec::new();
+        for (part, uses) in self.uses.iter().enumerate() {
+            let offset = file.len() as u64;
+            file[part * 8..][..8].copy_from_slice(&offset.to_le_bytes());
+            self.distinct(text, uses, &mut table, &mut distinct);
+            file.extend((distinct.len() as u64).to_le_bytes());
+            distinct.iter().for_each(|one| file.extend_from_slice(&one.hash.to_le_bytes()));
+            distinct.iter().for_each(|one| file.extend_from_slice(&one.place.to_le_bytes()));
+            distinct.iter().for_each(|one| file.extend_from_slice(&one.count.to_le_bytes()));
+            distinct.iter().for_each(|one| file.extend_from_slice(&one.name.len.to_le_bytes()));
+            distinct.iter().for_each(|one| file.extend_from_slice(&text[one.name.range()]));
+        }
+        let end = file.len() as u64;
+        file[head - 8..head].copy_from_slice(&end.to_le_bytes());
+        file
+    }
+
+    /// Collects the distinct names of a partition. `table` is an open hash table of their numbers.
+    fn distinct(&self, text: &[u8], uses: &[Use], table: &mut Vec<u32>, distinct: &mut Vec<Distinct>) {
+        distinct.clear();
+        let slots = (uses.len() * 2).next_power_of_two();
+        table.clear();
+        table.resize(slots, u32::MAX);
+        for one in uses {
+            let name = &text[one.name.range()];
+            let mut slot = low_bits(one.hash, slots);
+            loop {
+                let Some(known) = distinct.get_mut(table[slot] as usize) else {
+                    table[slot] = u32::try_from(distinct.len()).unwrap_or(u32::MAX);
+                    distinct.push(Distinct { hash: one.hash, name: one.name, place: one.place, count: 1 });
+                    break;
+                };
+                if known.hash == one.hash && &text[known.name.range()] == name {
+                    known.count += 1;
+                    break;
+                }
+                slot = (slot + 1) & (slots - 1);
+            }
+        }
+    }
+}
+
+/// Slot of a hash in a table with a power of two of slots.
+pub(super) fn low_bits(hash: u64, slots: usize) -> usize {
+    // The first bits are equal within a partition.
+    usize::try_from(hash & (slots as u64 - 1)).unwrap_or(0)
+}
+
+/// Edges of a chunk, read back.
+pub(super) struct Edges {
+    pub(super) bad: u64,
+    pub(super) len: usize,
+    bytes: Vec<u8>,
+    width: usize,
+}
+
+impl Edges {
+    pub(super) fn read(source: &dyn Source, schema: &Schema) -> Result<Self> {
+        let bytes = read_vec(source, 0, source.len())?;
+        let number =
+            |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
+        let (Some(edges), Some(bad)) = (number(0), number(8)) else { return Err(damaged(source)) };
+        let len = to_usize(edges)?;
+        let width = schema.relation_width();
+        let each = 16 + width + if schema.weighted { 4 } else { 0 };
+        if len.checked_mul(each).and_then(|n| n.checked_add(16)) != Some(bytes.len()) {
+            return Err(damaged(source));
+        }
+        Ok(Self { bad, len, bytes, width })
+    }
+
+    /// Hashes of the names of a side.
+    pub(super) fn side(&self, side: usize) -> impl Iterator<Item = u64> {
+        let start = 16 + side * self.len * 8;
+        self.bytes[start..start + self.len * 8].as_chunks().0.iter().map(|b| u64::from_le_bytes(*b))
+    }
+
+    /// Relations: indexes, or hashes of their names.
+    pub(super) fn relations(&self) -> impl Iterator<Item = u64> {
+        let start = 16 + self.len * 16;
+        self.bytes[start..start + self.len * self.width].chunks_exact(self.width).map(|b| {
+            let mut word = [0; 8];
+            word[..b.len()].copy_from_slice(b);
+            u64::from_le_bytes(word)
+        })
+    }
+
+    /// Weights, as bytes; empty without.
+    pub(super) fn weights(&self) -> &[[u8; 4]] {
+        self.bytes[16 + self.len * (16 + self.width)..].as_chunks().0
+    }
+}
+
+/// Distinct names of a chunk in one partition, read back.
+pub(super) struct Piece {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+/// Name of a piece.
+pub(super) struct Named<'p> {
+    pub(super) hash: u64,
+    pub(super) place: u32,
+    pub(super) count: u32,
+    pub(super) name: &'p [u8],
+}
+
+/// File of the names of a chunk, with the offsets of its partitions.
+pub(super) struct NamesOfChunk {
+    source: SourceRef,
+    offsets: Vec<u64>,
+}
+
+impl NamesOfChunk {
+    /// Opens the file, which has `parts` partitions.
+    pub(super) fn open(source: SourceRef, parts: usize) -> Result<Self> {
+        let head = read_vec(&*source, 0, (parts as u64 + 1) * 8)?;
+        let offsets = head.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
+        Ok(Self { source, offsets })
+    }
+}
+
+impl Piece {
+    pub(super) fn read(names: &NamesOfChunk, part: usize) -> Result<Self> {
+        let source = &*names.source;
+        let Some(&[start, end]) = names.offsets.get(part..part + 2) else { return Err(damaged(source)) };
+        let bytes = read_vec(source, start, end.checked_sub(start).ok_or_else(|| damaged(source))?)?;
+        let len = bytes.first_chunk().map(|b| u64::from_le_bytes(*b)).ok_or_else(|| damaged(source))?;
+        let len = to_usize(len)?;
+        let piece = Self { bytes, len };
+        let names: Option<usize> = len
+            .checked_mul(20)
+            .filter(|n| n + 8 <= piece.bytes.len())
+            .map(|n| 8 + n + (0..len).map(|at| piece.word(16 * len + 4 * at) as usize).sum::<usize>());
+        if names != Some(piece.bytes.len()) {
+            return Err(damaged(source));
+        }
+        Ok(piece)
+    }
+
+    /// Word at an offset after the count.
+    fn word(&self, at: usize) -> u32 {
+        self.bytes.get(8 + at..).and_then(<[u8]>::first_chunk).map_or(0, |b| u32::from_le_bytes(*b))
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = Named<'_>> {
+        let len = self.len;
+        let hashes = self.bytes[8..8 + len * 8].as_chunks().0.iter().map(|b| u64::from_le_bytes(*b));
+        let mut start = 8 + len * 20;
+        hashes.enumerate().map(move |(at, hash)| {
+            let size = self.word(16 * len + 4 * at) as usize;
+            let name = &self.bytes[start..start + size];
+            start += size;
+            Named { hash, place: self.word(8 * len + 4 * at), count: self.word(12 * len + 4 * at), name }
+        })
+    }
+}
+
+/// Returns the error for a file of the work folder that was changed meanwhile: its checksum was right before.
+pub(super) fn damaged(source: &dyn Source) -> Error {
+    Error::corrupt("bad-list", "a file of the unfinished import has changed")
+        .in_file(source.label())
+        .hint("remove this folder, and import again")
+}

@@ -628,6 +628,23 @@ class LoopData(nn.Layer):
         return total, count, x * total
 
 
+@model("nested-loop", [take("a", "int64", [[5], [3], [4]], 0, 4, [None])])
+class NestedLoop(nn.Layer):
+    """The inner loop assigns a variable that has no value before."""
+
+    def forward(self, a):
+        total = paddle.zeros([1], "int64")
+        i = paddle.zeros([1], "int64")
+        while i < 3:
+            j = paddle.zeros([1], "int64")
+            while j < 2:
+                value = i * 2 + j
+                total = total + value * paddle.gather(a, i)
+                j = j + 1
+            i = i + 1
+        return total
+
+
 @model("greedy", [ids(shapes=[[1, 6], [2, 9], [3, 4]])])
 class Greedy(nn.Layer):
     """Sequence to sequence: GRU encoder, greedy loop with attention, tokens collected in a list."""

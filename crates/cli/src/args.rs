@@ -3,6 +3,7 @@
 mod convert;
 mod diff;
 mod edit;
+mod import;
 mod input;
 mod scan;
 mod seal;
@@ -12,6 +13,7 @@ pub(crate) use crate::progress::ProgressBar;
 pub(crate) use convert::{Convert, Versions};
 pub(crate) use diff::Diff;
 pub(crate) use edit::{Edit, InPlaceMode, Merge, Prefer, Shard, Writing};
+pub(crate) use import::Import;
 pub(crate) use input::Input;
 pub(crate) use scan::Scan;
 pub(crate) use seal::Seal;
@@ -269,6 +271,9 @@ pub(crate) enum Verb {
         mut_args(hide(&["from", "lenient", "salvage", "at", "names", "follow_virtual", "program"]))
     )]
     Checkpoint(Store),
+    /// Import edge lists into the input folders of PyTorch-BigGraph
+    #[command(after_help = MORE, after_long_help = import::IMPORT_EXAMPLES)]
+    Import(Box<Import>),
     /// Try the main verbs on small models that ship with the command
     #[command(
         after_help = "Examples:\n  weighbridge demo                  writes into the folder weighbridge-demo\n  \

@@ -175,6 +175,7 @@ fn run(args: &mut Args, output: &mut Output) -> Result<Outcome, Failure> {
         Verb::Shard(a) => verbs::shard::run(a, common, output),
         Verb::Merge(a) => verbs::merge::run(a, common, output),
         Verb::Verify(a) => verbs::verify::run(a, common, output),
+        Verb::Import(a) => verbs::import::run(a, common, output),
         Verb::Checkpoint(a) => verbs::checkpoint::run(a, common, output),
         Verb::Program(a) => verbs::program::run(a, common, output),
         Verb::Run(a) => verbs::run::run(a, common, output),

@@ -89,6 +89,7 @@ fn name(verb: &Verb) -> &'static str {
         Verb::Program(_) => "program",
         Verb::Checkpoint(_) => "checkpoint",
         Verb::Run(_) => "run",
+        Verb::Import(_) => "import",
         _ => "this verb",
     }
 }
@@ -111,6 +112,7 @@ fn inputs(verb: &mut Verb) -> (Vec<&mut PathBuf>, Vec<&Path>) {
         Verb::Program(a) => (Vec::new(), vec![a.path.as_path()]),
         Verb::Checkpoint(a) => (Vec::new(), vec![a.path.as_path()]),
         Verb::Run(a) => (Vec::new(), vec![a.path.as_path()]),
+        Verb::Import(a) => (Vec::new(), a.inputs.iter().map(Path::new).collect()),
         Verb::Demo(_) | Verb::Completions(_) | Verb::Man(_) => (Vec::new(), Vec::new()),
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod edit;
 pub(crate) mod generate;
+pub(crate) mod import;
 pub(crate) mod info;
 pub(crate) mod ls;
 pub(crate) mod merge;

@@ -108,7 +108,7 @@ impl Pattern {
     }
 
     /// Returns true if the pattern matches the whole of `text`.
-    pub(crate) fn is_match(&self, text: &str) -> bool {
+    pub fn is_match(&self, text: &str) -> bool {
         match self.plain {
             true => self.match_plain(text),
             false => self.match_choices(text),

@@ -13,6 +13,7 @@
 //! - [`mod@info`]: summary of a checkpoint;
 //! - [`verify`](mod@verify): integrity and consistency;
 //! - [`mod@list`]: tensors, one row each; [`several`]: combined verdicts of several paths;
+//! - `import`: edge lists into BigGraph's input folders;
 //! - `versions`: versions in a PyTorch-BigGraph folder;
 //! - [`values`]: option values such as sizes, types and pairs;
 //! - `scan`: code that runs, or source code that leaks, when a file is loaded elsewhere;
@@ -28,6 +29,8 @@ mod decode;
 pub mod diff;
 pub mod edit;
 pub mod hash;
+#[cfg(feature = "biggraph")]
+pub mod import;
 pub mod info;
 mod inputs;
 pub mod list;

@@ -1,0 +1,191 @@
+//! Import of edge lists into BigGraph's input folders.
+
+use crate::formats::biggraph::config::Config;
+use crate::formats::biggraph::import::{Columns, EdgeFile, EntityOrder, Import, ImportReport, TextForm};
+use serde_json::{Value as Json, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Pattern, PatternBudget};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::finding::Finding;
+use weighbridge_core::text::path_text;
+use weighbridge_format::OpenOptions;
+use weighbridge_io::engine::{Disk, ItemKind, LocalDisk, RunOptions};
+use weighbridge_io::source::{FileSource, SourceRef};
+
+/// Options of [`import`].
+#[derive(Debug, Clone)]
+pub struct ImportOptions {
+    /// Configuration: JSON, or a Python file whose function returns a literal dictionary.
+    pub config: PathBuf,
+    /// Form of the files; by their names if `None`.
+    pub form: Option<TextForm>,
+    /// Columns of the files.
+    pub columns: Columns,
+    /// Skips the first line of each file.
+    pub header: bool,
+    /// Order of the entities.
+    pub order: EntityOrder,
+    /// Seed of the random order.
+    pub seed: u64,
+    /// Gives the ids and files of upstream's importer; see [`Import::like_upstream`].
+    pub like_upstream: bool,
+    /// Drops entities with fewer uses.
+    pub entity_min_count: u64,
+    /// Drops dynamic relations with fewer uses.
+    pub relation_min_count: u64,
+    /// Number of malformed lines that are skipped.
+    pub skip_bad: u64,
+    /// Replaces an existing target.
+    pub force: bool,
+    /// Threads, memory, syncing, progress.
+    pub run: RunOptions,
+}
+
+impl ImportOptions {
+    /// Returns the default options with a configuration.
+    pub fn new(config: impl Into<PathBuf>) -> Self {
+        Self {
+            config: config.into(),
+            form: None,
+            columns: Columns::default(),
+            header: false,
+            order: EntityOrder::default(),
+            seed: 0,
+            like_upstream: false,
+            entity_min_count: 1,
+            relation_min_count: 1,
+            skip_bad: 0,
+            force: false,
+            run: RunOptions { memory: 1 << 30, ..RunOptions::default() },
+        }
+    }
+}
+
+/// Import that is done.
+#[derive(Debug, Clone)]
+pub struct Imported {
+    /// Target folder.
+    pub target: String,
+    /// Counts.
+    pub report: ImportReport,
+    /// Oddities of the configuration.
+    pub findings: Vec<Finding>,
+}
+
+/// Imports edge lists into the folder `target`, all or nothing.
+///
+/// An input is a file, a folder with files, or a pattern with `*` and `?` in its last part; `SET=PATH` says to which edge path of
+/// the configuration it belongs, by the last part of that path. Without sets each input is for one edge path, or all are for the
+/// only one.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Usage`], `edge-sets`, if the inputs do not fit the edge paths; and those of [`Import::run`].
+pub fn import(inputs: &[String], target: &Path, options: &ImportOptions) -> Result<Imported> {
+    let source: SourceRef = Arc::new(FileSource::open(&options.config)?);
+    let (config, findings) = Config::read(&source, &OpenOptions::default())?;
+    let form = if options.like_upstream { options.form.or(Some(TextForm::Words)) } else { options.form };
+    let sets = sets(inputs, &config, form)?;
+    let mut import = Import::new(config, sets);
+    import.columns = options.columns.clone();
+    import.header = options.header;
+    import.order = options.order;
+    import.seed = options.seed;
+    import.like_upstream = options.like_upstream;
+    import.entity_min_count = options.entity_min_count;
+    import.relation_min_count = options.relation_min_count;
+    import.skip_bad = options.skip_bad;
+    import.force = options.force;
+    import.run = options.run.clone();
+    let report = import.run(target)?;
+    Ok(Imported { target: path_text(target), report, findings })
+}
+
+/// Assigns the inputs to the edge paths.
+fn sets(inputs: &[String], config: &Config, form: Option<TextForm>) -> Result<Vec<Vec<EdgeFile>>> {
+    let names: Vec<&str> = config.edge_paths.iter().map(|path| last_part(path)).collect();
+    let mut sets: Vec<Vec<EdgeFile>> = vec![Vec::new(); names.len()];
+    let named = |input: &str| {
+        let (set, path) = input.split_once('=')?;
+        Some((names.iter().position(|name| *name == set)?, path.to_owned()))
+    };
+    let places: Vec<Option<(usize, String)>> = inputs.iter().map(|input| named(input)).collect();
+    let is_any_named = places.iter().any(Option::is_some);
+    for (at, (input, place)) in inputs.iter().zip(places).enumerate() {
+        let (set, path) = match place {
+            Some(place) => place,
+            None if names.len() == 1 => (0, input.clone()),
+            None if names.len() == inputs.len() && !is_any_named => (at, input.clone()),
+            None => return Err(unassigned(&names, input)),
+        };
+        for path in files(&path)? {
+            sets[set].push(EdgeFile::new(Arc::new(FileSource::open(&path)?), form)?);
+        }
+    }
+    match names.iter().zip(&sets).find(|(_, files)| files.is_empty()) {
+        Some((name, _)) => Err(unassigned(&names, &format!("no file for {name}"))),
+        None => Ok(sets),
+    }
+}
+
+fn unassigned(names: &[&str], found: &str) -> Error {
+    let example = names.iter().map(|name| format!("{name}={name}.tsv")).collect::<Vec<_>>().join(" ");
+    Error::usage("edge-sets", "the inputs do not fit the edge paths of the configuration")
+        .expected(format_args!("one input for each of {} edge paths, or {example}", names.len()))
+        .found(found)
+}
+
+fn last_part(path: &str) -> &str {
+    path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
+}
+
+/// Files of a path: itself, the files of a folder, or those that match its last part. Names with `_` or `.` first are no data in
+/// folders that programs write.
+fn files(path: &str) -> Result<Vec<PathBuf>> {
+    let path = Path::new(path);
+    let (folder, pattern) = match path.file_name().and_then(|name| name.to_str()) {
+        _ if path.is_dir() => (path, None),
+        Some(name) if name.contains(['*', '?']) && !path.exists() => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            (folder.unwrap_or(Path::new(".")), Some(Pattern::glob(name, &PatternBudget::default())?))
+        }
+        _ => return Ok(vec![path.to_owned()]),
+    };
+    let mut found = Vec::new();
+    for item in LocalDisk.list(folder)? {
+        let name = item.name.to_string_lossy();
+        let is_file = matches!(item.kind, ItemKind::File(_) | ItemKind::Link { len: Some(_), .. });
+        let is_meant = match &pattern {
+            Some(pattern) => pattern.is_match(&name),
+            None => !name.starts_with(['_', '.']),
+        };
+        if is_file && is_meant {
+            found.push(folder.join(&item.name));
+        }
+    }
+    if found.is_empty() {
+        let what = if pattern.is_some() { "no file matches the pattern" } else { "the folder has no files" };
+        return Err(Error::usage("edge-sets", what).in_file(path.display()).expected("files with edges"));
+    }
+    Ok(found)
+}
+
+impl Imported {
+    /// Returns the document of `--json`.
+    pub fn to_json(&self) -> Json {
+        let names = |own: &crate::formats::biggraph::import::ImportedNames| json!({"name": own.name, "found": own.found, "kept": own.kept, "partitions": own.partitions});
+        let edges = self.report.edges.iter().map(|own| {
+            json!({"folder": own.folder, "edges": own.edges, "dropped": own.dropped, "bad_lines": own.bad_lines,
+                "buckets": own.buckets})
+        });
+        json!({
+            "target": self.target,
+            "edges": edges.collect::<Vec<_>>(),
+            "entities": self.report.entities.iter().map(names).collect::<Vec<_>>(),
+            "relations": {"found": self.report.relations.found, "kept": self.report.relations.kept},
+            "files": self.report.files,
+            "bytes": self.report.bytes,
+            "resumed": self.report.resumed,
+        })
+    }
+}

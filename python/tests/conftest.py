@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import Any, Dict
@@ -55,6 +56,9 @@ def graph(folder: Path) -> None:
         names={"user": ["alice", "bob", "carol", "dan"]},
         config=config,
     )
+    paths = {"entity_path": "shop/entities", "edge_paths": ["shop/train"]}
+    (folder / "shop.json").write_text(json.dumps({**config, **paths}))
+    (folder / "edges.tsv").write_text("alice\tfollows\tbob\nbob\tfollows\tcarol\nalice\tfollows\tdan\n")
     columns = {
         ("0_0", "lhs"): [0, 1],
         ("0_0", "rhs"): [1, 0],

@@ -53,7 +53,7 @@ def _documented(name: str, value: object) -> Iterator[Tuple[str, str]]:
 def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     weighbridge.save("net.safetensors", small())
-    if name.startswith("weighbridge.biggraph"):
+    if name.startswith(("weighbridge.biggraph", "weighbridge.verbs.importing")):
         graph(tmp_path)
     runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
     for example in examples(importlib.import_module(name)):

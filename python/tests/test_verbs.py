@@ -109,10 +109,10 @@ def test_defaults_are_those_of_the_command(verb: str) -> None:
 
 
 def test_every_verb_is_a_function() -> None:
-    # `run`, `demo` and shell support exist in the command only.
+    # `run`, `demo` and shell support exist in the command only; `import` is a word of Python: `import_edges`.
     text = help_of()
     commands = re.findall(r"^  ([a-z]+)  ", text[text.index("Commands:") : text.index("Options:")], re.M)
-    assert set(commands) - {"run", "demo", "completions", "man", "help"} == set(VERBS)
+    assert set(commands) - {"run", "demo", "completions", "man", "help", "import"} == set(VERBS)
     for verb in VERBS:
         assert verb in weighbridge.__all__ and getattr(weighbridge, verb).__name__ == verb
 

@@ -8,7 +8,7 @@
 - `open` returns a `Checkpoint`, a mapping of names to `Tensor`s; elements are read on demand;
 - `load` reads a whole file as numpy arrays; `save` writes arrays or tensors in any format;
 - the verbs of the command are functions: `info`, `ls`, `show`, `stats`, `convert`, `diff`, `verify`, `scan`, `seal`, `edit`,
-  `shard`, `merge`, `program`, `checkpoint`;
+  `shard`, `merge`, `program`, `checkpoint`, `import_edges`;
 - `primitiv`, `biggraph` and `paddle` are modules for these three formats, modelled on their frameworks;
 - errors are raised as subclasses of `Error`, which also derive from the matching built-in exceptions.
 
@@ -47,6 +47,7 @@ from .verbs import (
     DiffReport,
     EditReport,
     Finding,
+    ImportReport,
     Info,
     Listing,
     Loss,
@@ -65,6 +66,7 @@ from .verbs import (
     convert,
     diff,
     edit,
+    import_edges,
     info,
     ls,
     merge,
@@ -181,6 +183,7 @@ __all__: List[str] = [
     "FileError",
     "FileMissingError",
     "Finding",
+    "ImportReport",
     "Format",
     "Info",
     "Labels",
@@ -218,6 +221,7 @@ __all__: List[str] = [
     "edit",
     "formats",
     "guard_maps",
+    "import_edges",
     "info",
     "load",
     "ls",

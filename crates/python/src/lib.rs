@@ -68,6 +68,8 @@ mod _weighbridge {
     #[pymodule_export]
     use crate::verbs::command;
     #[pymodule_export]
+    use crate::verbs::importing::import_edges;
+    #[pymodule_export]
     use crate::verbs::looking::{info, ls, show, stats};
     #[pymodule_export]
     use crate::verbs::models::{checkpoint, program};

@@ -28,7 +28,7 @@ const WRITING: &[Opt] = &[Opt::To, Opt::Kind, Opt::Set, Opt::DenyLoss, Opt::Forc
 /// Functions in order of preference, for hints about an option that the called function lacks.
 const FUNCTIONS: &[Function] = &[
     Function { name: "open", takes: &[READING] },
-    Function { name: "save", takes: &[WRITING, &[Opt::Cast]] },
+    Function { name: "save", takes: &[WRITING, &[Opt::Cast, Opt::Seed]] },
     Function {
         name: "convert",
         takes: &[
@@ -42,6 +42,7 @@ const FUNCTIONS: &[Function] = &[
                 Opt::Rename,
                 Opt::Cast,
                 Opt::ReverseDims,
+                Opt::Seed,
                 Opt::Versions,
                 Opt::CopyOthers,
             ],
@@ -67,6 +68,10 @@ const FUNCTIONS: &[Function] = &[
     },
     Function { name: "shard", takes: &[READING, WRITING] },
     Function { name: "merge", takes: &[READING, WRITING, &[Opt::Prefer, Opt::PrefixEach]] },
+    Function {
+        name: "import_edges",
+        takes: &[&[Opt::Columns, Opt::Config, Opt::From, Opt::Force, Opt::Memory, Opt::Order, Opt::Seed]],
+    },
     Function { name: "seal", takes: &[READING, &[Opt::FilesOnly, Opt::AllowSymlinks, Opt::Force]] },
     Function { name: "verify", takes: &[READING, &[Opt::Values, Opt::TensorsOnly]] },
     Function {
@@ -137,7 +142,7 @@ pub(crate) fn keywords() -> Vec<(&'static str, Vec<String>)> {
     let of = |function: &'static Function| {
         let options = Opt::ALL.iter().filter(|option| function.takes(**option));
         let mut all: Vec<String> = options.map(|option| keyword(*option, function.name)).collect();
-        if function.takes(Opt::From) {
+        if function.takes(Opt::Lenient) {
             all.push(limits(function.name).to_owned());
         }
         (function.name, all)
@@ -152,7 +157,7 @@ pub(crate) fn words(asked: Option<&'static str>) -> impl Fn(&Term) -> String {
         Term::Call(call) => called(call),
         Term::Limit { name, enough } => {
             let number = enough.map_or_else(|| "NUMBER".to_owned(), |enough| enough.to_string());
-            let reads = |name: &&str| Function::named(name).is_some_and(|own| own.takes(Opt::From));
+            let reads = |name: &&str| Function::named(name).is_some_and(|own| own.takes(Opt::Lenient));
             let given = match asked.filter(reads) {
                 Some(own) => format!("{}={{\"{name}\": {number}}}", limits(own)),
                 None => format!("weighbridge.open(..., limits={{\"{name}\": {number}}})"),

@@ -16,6 +16,7 @@ from .comparing import DiffReport, diff
 from .converting import Conversion, SaveReport, convert
 from .cutting import MergeReport, ShardReport, merge, shard
 from .editing import EditReport, edit
+from .importing import ImportReport, import_edges
 from .looking import Info, Listing, Shown, StatsReport, info, ls, show, stats
 from .programs import ProgramReport, program
 from .report import Finding, Loss, Report
@@ -27,6 +28,7 @@ __all__ = [
     "DiffReport",
     "EditReport",
     "Finding",
+    "ImportReport",
     "Info",
     "Listing",
     "Loss",
@@ -45,6 +47,7 @@ __all__ = [
     "convert",
     "diff",
     "edit",
+    "import_edges",
     "info",
     "ls",
     "merge",

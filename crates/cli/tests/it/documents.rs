@@ -47,6 +47,12 @@ fn every_key_is_documented() {
         folder.file("cut.safetensors", &std::fs::read(&a).unwrap()[..std::fs::read(&a).unwrap().len() - 4]);
     let (store, program) = (golden("biggraph/set2/ckpt_dyn_affine"), golden("paddle/exec/save.pdmodel"));
     let mut missing = BTreeSet::new();
+    let edges = folder.file("edges.tsv", b"u1\tr\tu2\n");
+    let config = folder.file(
+        "config.json",
+        br#"{"entities": {"n": {"num_partitions": 1}}, "relations": [{"name": "r", "lhs": "n", "rhs": "n"}],
+            "dimension": 4, "entity_path": "g/e", "edge_paths": ["g/train"], "checkpoint_path": "m"}"#,
+    );
     let (manifest, shards) = (folder.path("m.json"), folder.path("shards"));
     for words in [
         &["info", &model][..],
@@ -82,6 +88,7 @@ fn every_key_is_documented() {
             "--feed",
             &format!("x={}", golden("npy/good/float64.npy")),
         ],
+        &["import", &edges, "--config", &config, "-o", &folder.path("graph")],
         &["demo", &folder.path("demo")],
     ] {
         let document = json(words);

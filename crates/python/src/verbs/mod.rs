@@ -6,10 +6,12 @@
 //! | `looking` | `info`, `ls`, `show`, `stats` |
 //! | `checking` | `verify`, `scan`, `diff`, `seal` |
 //! | `writing` | `convert`, `edit`, `shard`, `merge` |
+//! | `importing` | `import_edges` |
 //! | `models` | `program`, `checkpoint` |
 
 pub(crate) mod checking;
 mod given;
+pub(crate) mod importing;
 pub(crate) mod looking;
 pub(crate) mod models;
 pub(crate) mod writing;

@@ -1,0 +1,79 @@
+"""`import_edges`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy
+import pytest
+import weighbridge
+from weighbridge import biggraph
+
+
+def config(folder: Path, **more: Any) -> Path:
+    path = folder / "config.json"
+    document: Dict[str, Any] = {
+        "entities": {"user": {"num_partitions": 2}, "item": {"num_partitions": 1}},
+        "relations": [
+            {"name": "follows", "lhs": "user", "rhs": "user"},
+            {"name": "buys", "lhs": "user", "rhs": "item"},
+        ],
+        "dimension": 4,
+        "entity_path": "x/names",
+        "edge_paths": ["x/train", "x/valid"],
+        "checkpoint_path": "m",
+    }
+    path.write_text(json.dumps({**document, **more}))
+    return path
+
+
+EDGES = [("ann", "follows", "bob"), ("bob", "follows", "cy"), ("ann", "buys", "tea"), ("cy", "buys", "nuts")]
+
+
+def test_names_of_all_edges_come_back(tmp_path: Path) -> None:
+    text = "".join(f"{rel},{lhs},{rhs},{n / 2}\n" for n, (lhs, rel, rhs) in enumerate(EDGES))
+    (tmp_path / "train.csv.gz").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / "valid.csv").write_text("buys,bob,tea,1\nbroken\n")
+    seen = []
+    report = weighbridge.import_edges(
+        [f"train={tmp_path}/train*", f"valid={tmp_path / 'valid.csv'}"],
+        tmp_path / "data",
+        config=config(tmp_path),
+        columns="rel,lhs,rhs,weight",
+        skip_bad=1,
+        order="sorted",
+        progress=lambda done, total: seen.append(done),
+    )
+    assert [one.edges for one in report.edges] == [4, 1]
+    assert [one.bad_lines for one in report.edges] == [0, 1]
+    assert [(one.name, one.kept) for one in report.entities] == [("user", 3), ("item", 2)]
+    assert not report.resumed
+    names = {
+        (kind, part): json.loads((tmp_path / f"data/names/entity_names_{kind}_{part}.json").read_text())
+        for kind, part in (("user", 0), ("user", 1), ("item", 0))
+    }
+    assert names["user", 0] + names["user", 1] == ["ann", "bob", "cy"]
+    found = []
+    for (left, right), edges in biggraph.buckets(tmp_path / "data/train").items():
+        assert edges.weight is not None and edges.weight.dtype == numpy.float32
+        for lhs, rhs, rel, weight in zip(edges.lhs, edges.rhs, edges.rel, edges.weight):
+            kind = ("user", right) if rel == 0 else ("item", 0)
+            found.append((names["user", left][lhs], ("follows", "buys")[rel], names[kind][rhs], float(weight)))
+    assert sorted(found) == sorted((*edge, n / 2) for n, edge in enumerate(EDGES))
+
+
+def test_errors_name_the_line_and_keywords(tmp_path: Path) -> None:
+    edges = tmp_path / "edges.tsv"
+    edges.write_text("ann\tfollows\tbob\nann bob\n")
+    one = config(tmp_path, edge_paths=["x/train"])
+    with pytest.raises(weighbridge.CorruptFileError, match="line 2") as caught:
+        weighbridge.import_edges(edges, tmp_path / "data", config=one)
+    assert 'from_="words"' in str(caught.value)
+    assert not (tmp_path / "data").exists()
+    with pytest.raises(weighbridge.UsageError, match="edge paths"):
+        weighbridge.import_edges(edges, tmp_path / "data", config=config(tmp_path))
+    with pytest.raises(weighbridge.UsageError, match="lhs"):
+        weighbridge.import_edges(edges, tmp_path / "data", config=one, columns="a,b")

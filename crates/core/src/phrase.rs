@@ -82,6 +82,7 @@ words! {
     Seed = "seed", "Sets the seed of random numbers.";
     Select = "select", "Selects tensors to keep.";
     Set = "set", "Sets an option of a format.";
+    SkipBad = "skip-bad", "Sets the number of malformed lines to skip.";
     Strip = "strip", "Removes parts of a program.";
     TensorsOnly = "tensors-only", "Compares tensors without their files.";
     To = "to", "Sets the output format.";

@@ -50,6 +50,13 @@ impl EdgeFile {
         }
     }
 
+    /// Average length of the first lines in bytes, at least 1.
+    pub(super) fn line_len(&self) -> Result<u64> {
+        let mut head = Vec::new();
+        let read = self.reader()?.take(64 << 10).read_to_end(&mut head).map_err(|e| self.failed(&e))?;
+        Ok((read as u64 / (memchr::memchr_iter(b'\n', &head).count() as u64).max(1)).max(1))
+    }
+
     pub(super) fn is_plain(&self) -> bool {
         self.packing == Packing::Plain
     }

@@ -41,7 +41,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use text::{BadLine, Lines};
 use twister::Twister;
-use weighbridge_core::error::{Error, Result};
+use weighbridge_core::ErrorCode;
+use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{FileBuilder, PlannedFile, WritePlan};
@@ -213,28 +214,32 @@ impl Import {
         let same = |own: &[u8]| same_job(own, &job);
         let text = serde_json::to_vec(&job).unwrap_or_default();
         if let Err(error) = LocalSink::check(target, self.force) {
-            // What an import left that was interrupted right after it had written the target.
-            WorkFolder::close_left(disk, target)?;
+            if error.code() == ErrorCode::Exists {
+                // What an import left that was interrupted right after it had written the target.
+                WorkFolder::close_left(disk, target)?;
+            }
             return Err(error);
         }
         let (mut work, mut own, resumed) = WorkFolder::open(disk, target, &text, &same)?;
         for _ in 0..ATTEMPTS {
             let steps = Steps::new(self, &own, &work)?;
-            match steps.dictionaries() {
-                Ok((chunks, dictionaries)) => {
-                    let report = steps.finish(&folders, target, &chunks, &dictionaries, resumed)?;
-                    work.close()?;
-                    return Ok(report);
+            let done = match steps.dictionaries() {
+                Ok((chunks, dictionaries)) => steps.finish(&folders, target, &chunks, &dictionaries, resumed),
+                Err(Incomplete::Failed(error)) => Err(error),
+                Err(Incomplete::Collision) => {
+                    // Other hashes for all names.
+                    let mut next: Json = serde_json::from_slice(&own).unwrap_or_default();
+                    next["hash"] = json!(steps.schema.seed.wrapping_add(1));
+                    drop(work);
+                    let text = serde_json::to_vec(&next).unwrap_or_default();
+                    (work, own, _) = WorkFolder::open(disk, target, &text, &|_| false)?;
+                    continue;
                 }
-                Err(Incomplete::Failed(error)) => return Err(error),
-                Err(Incomplete::Collision) => {}
-            }
-            // Other hashes for all names.
-            let mut next: Json = serde_json::from_slice(&own).unwrap_or_default();
-            next["hash"] = json!(steps.schema.seed.wrapping_add(1));
-            drop(work);
-            let text = serde_json::to_vec(&next).unwrap_or_default();
-            (work, own, _) = WorkFolder::open(disk, target, &text, &|_| false)?;
+            };
+            return match done {
+                Ok(report) => work.close().map(|()| report),
+                Err(error) => Err(work.leave(error)),
+            };
         }
         Err(Error::corrupt("names-collide", "different names have equal hashes, with each of several seeds")
             .hint(phrase!["the names are made for this; ", Opt::Seed.any("NUMBER"), " selects other hashes"]))
@@ -336,10 +341,14 @@ fn described(file: &EdgeFile) -> Result<Json> {
     Ok(json!([label, file.source.len(), modified, file.form.name()]))
 }
 
-/// True where a work folder is of the same import. What only divides its steps may differ.
+/// True where a work folder is of the same import. What only divides its steps may differ, and more malformed lines may be
+/// skipped.
 fn same_job(own: &[u8], job: &Json) -> bool {
     let Ok(mut own) = serde_json::from_slice::<Json>(own) else { return false };
-    for key in ["hash", "chunk", "bits"] {
+    if own["skip_bad"].as_u64() > job["skip_bad"].as_u64() {
+        return false;
+    }
+    for key in ["hash", "chunk", "bits", "skip_bad"] {
         own[key] = job[key].clone();
     }
     own == *job
@@ -400,7 +409,6 @@ impl<'i> Steps<'i> {
             });
             let names = names.collect::<Result<Vec<_>>>()?;
             let collides = AtomicBool::new(false);
-            self.import.run.progress.begin(0);
             self.each(self.all_parts(), &|part| {
                 if self.work.has(&format!("dictionary-{part}"))? || collides.load(Ordering::Relaxed) {
                     return Ok(());
@@ -449,7 +457,7 @@ impl<'i> Steps<'i> {
                 .iter()
                 .map(|(_, file)| Chunks::new(file, self.chunk))
                 .collect::<Result<Vec<_>>>()?;
-            let bad = AtomicU64::new(0);
+            let bad = AtomicU64::new(self.bad_before()?);
             let file = AtomicUsize::new(0);
             self.workers(&|stop| {
                 let mut segment = Segment::new(&self.schema);
@@ -525,16 +533,40 @@ impl<'i> Steps<'i> {
     }
 
     fn bad_line(&self, file: &EdgeFile, offset: u64, fault: &BadLine) -> Error {
-        let error = fault.error().in_file(file.source.label());
+        let more = phrase![Opt::SkipBad.any("N"), " skips such lines"];
+        let error = fault.error().in_file(file.source.label()).hint_too(more);
         match file.line_at(offset) {
             Ok(line) => error.within(format_args!("line {line}")),
             Err(_) => error.at(offset),
         }
     }
 
-    /// Fails where the disk is known to have too little space.
+    /// Number of malformed lines that an interrupted import has skipped.
+    fn bad_before(&self) -> Result<u64> {
+        let mut bad = 0;
+        for name in self.work.names("edges-")? {
+            let head = read_vec(&*self.work.open_file(&name)?, 8, 8)?;
+            bad += head.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+        }
+        Ok(bad)
+    }
+
+    /// Fails where the disk has less space than the import is estimated to need.
     fn check_space(&self) -> Result<()> {
-        Ok(())
+        let Some(free) = self.work.free_space() else { return Ok(()) };
+        let mut needed = 0u64;
+        for file in self.import.files() {
+            let text = file.estimated_len();
+            // Names in the dictionaries; hashes and ids of the edges in the work folder, and the output.
+            needed = needed.saturating_add(text).saturating_add((text / file.line_len()?).saturating_mul(60));
+        }
+        if needed <= free {
+            return Ok(());
+        }
+        Err(Error::new(Kind::Io, ErrorCode::TooLittleSpace, "the disk has too little space for the import")
+            .expected(format_args!("about {needed} bytes"))
+            .found(format_args!("{free} bytes"))
+            .hint("free some space, or choose a target on another disk"))
     }
 
     /// Runs `work` for the numbers below `count`, in several threads.

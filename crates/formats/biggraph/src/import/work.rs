@@ -6,7 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
-use weighbridge_core::error::{Error, Result};
+use weighbridge_core::ErrorCode;
+use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_io::engine::{Disk, DiskLock, ItemKind, LOCK_NAME};
 use weighbridge_io::source::{Mapped, RangeSource, Source, SourceRef, check_range, read_vec};
 
@@ -164,6 +165,36 @@ impl WorkFolder {
         let label = path.display().to_string();
         let len = opened(&*self.disk, &path)?.len().saturating_sub(FOOTER);
         Ok(Arc::new(WorkFile { disk: self.disk.clone(), path, label, len }))
+    }
+
+    /// Returns the names of the files that begin with `start`.
+    pub(super) fn names(&self, start: &str) -> Result<Vec<String>> {
+        let items = self.disk.list(&self.path)?;
+        let names = items.iter().map(|item| item.name.to_string_lossy().into_owned());
+        Ok(names.filter(|name| name.starts_with(start) && !name.ends_with(UNFINISHED)).collect())
+    }
+
+    /// Returns the free bytes of the disk, if known.
+    pub(super) fn free_space(&self) -> Option<u64> {
+        self.disk.free_space(&self.path)
+    }
+
+    /// Leaves the folder after an error: with its finished steps where the same import may succeed later. Returns the error with a
+    /// hint about them.
+    pub(super) fn leave(self, error: Error) -> Error {
+        let is_kept =
+            matches!(error.kind(), Kind::Io | Kind::Cancelled) || error.code() == ErrorCode::BadLine;
+        let has_steps =
+            self.names("edges-").is_ok_and(|names| !names.is_empty()) || self.has("parsed").unwrap_or(false);
+        if is_kept && has_steps {
+            return error.hint_too(format!(
+                "the finished steps are kept in {}: the same import continues with them",
+                self.path.display()
+            ));
+        }
+        // The error that is returned matters more than one while cleaning up.
+        let _ = self.close();
+        error
     }
 
     /// Removes a file, if there is one.

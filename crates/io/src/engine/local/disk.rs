@@ -103,6 +103,12 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// [`weighbridge_core::Kind::Io`].
     fn remove_folder(&self, path: &Path) -> Result<()>;
 
+    /// Returns the number of bytes that can still be written below `folder`; `None` if the system does not tell.
+    fn free_space(&self, folder: &Path) -> Option<u64> {
+        let _ = folder;
+        None
+    }
+
     /// Acquires the lock of the file `path`, which is created if missing. The lock is held until the result is
     /// dropped or the process ends. Does not wait.
     ///
@@ -275,6 +281,12 @@ impl Disk for LocalDisk {
 
     fn remove_folder(&self, path: &Path) -> Result<()> {
         fs::remove_dir(path).map_err(fail("cannot remove the folder", path))
+    }
+
+    #[cfg(unix)]
+    fn free_space(&self, folder: &Path) -> Option<u64> {
+        let found = rustix::fs::statvfs(folder).ok()?;
+        found.f_bavail.checked_mul(found.f_frsize)
     }
 
     fn lock(&self, path: &Path) -> Result<DiskLock> {

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Import, common: &Common, output: &mut Output) -> Result
     let left = |title| (title, Align::Left);
     let right = |title| (title, Align::Right);
     let mut edges =
-        Table::new(&[left("edges"), right("number"), right("dropped"), right("bad lines"), left("buckets")]);
+        Table::new(&[left("folder"), right("edges"), right("dropped"), right("bad lines"), left("buckets")]);
     for set in &report.edges {
         let folder = if set.folder.is_empty() { ".".to_owned() } else { escape(&set.folder) };
         let cells: [Cell; 5] = [
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Import, common: &Common, output: &mut Output) -> Result
         edges.row(cells);
     }
     edges.print(output)?;
-    let mut names = Table::new(&[left("names"), right("number"), right("dropped"), right("partitions")]);
+    let mut names = Table::new(&[left("entity type"), right("names"), right("dropped"), right("partitions")]);
     for own in report.entities.iter().chain([&report.relations]) {
         let cells: [Cell; 4] = [
             escape(&own.name).into(),

@@ -263,7 +263,7 @@ impl Import {
                         "entity types with features are not imported",
                     )
                     .found(entity)
-                    .hint("only types whose edges have one name a side"));
+                    .hint("import the types without features"));
                 }
             }
         }

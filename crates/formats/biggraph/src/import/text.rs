@@ -185,7 +185,7 @@ impl BadLine {
             Self::Relation(name) => bad("the relation is not in the configuration")
                 .expected("the name of one of its relations")
                 .found(name)
-                .hint("add the relation to the configuration, or let it have dynamic relations"),
+                .hint("add the relation to the configuration, or set dynamic_relations there"),
             Self::Quote => bad("a quoted value does not end in its line")
                 .expected("a closing quote before the next comma or the end of the line"),
             Self::Triple(what) => bad("the line is not an N-Triples statement").expected(what),

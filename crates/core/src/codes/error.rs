@@ -113,6 +113,7 @@ codes! {
         ExternalData = "external-data",
         ExternalMissing = "external-missing",
         ExtraTensors = "extra-tensors",
+        FeaturisedEdges = "featurised-edges",
         FeaturisedPartitions = "featurised-partitions",
         FileShrank = "file-shrank",
         FileVanished = "file-vanished",

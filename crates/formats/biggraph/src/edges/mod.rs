@@ -16,6 +16,7 @@ pub(crate) mod buckets;
 mod column;
 pub(crate) mod integers;
 mod mover;
+pub(crate) mod named;
 mod repartitioning;
 mod sorted;
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod read;
 mod tests;
 
 use super::table::digits::DTYPES;
+use super::table::records::{self, TextRecords};
 use super::table::text::{FirstField, TextTable, floats};
 use super::table::{Form, Table, is_table, plan};
 use std::sync::Arc;
@@ -121,6 +122,10 @@ impl WriteFormat for Tsv {
             plain: options.plain,
             encoder: &encoder,
         };
+        let of_records = |records| Ok(Arc::new(TextRecords { records, floats }) as _);
+        if let Some(plan) = records::plan(checkpoint, &form, options, of_records)? {
+            return Ok(plan);
+        }
         let mut plan = plan(checkpoint, &form)?;
         let nameless = checkpoint.tensors.iter().filter(|t| {
             t.row_names.is_none()

@@ -287,6 +287,17 @@ fn featurised_edges_are_refused() {
 }
 
 #[test]
+fn renamed_columns_are_losses() {
+    let dir = tempfile::tempdir().unwrap();
+    let changes = Changes { rename: vec!["0_0.weight=0_0.score".to_owned()], ..Changes::default() };
+    let open = knowing(None, Some(golden("set1/weighted/entities")));
+    let options = ConvertOptions { changes, open, ..ConvertOptions::default() };
+    let (text, losses) = lines_with(&golden("set1/weighted/edges"), dir.path(), options).unwrap();
+    assert!(text.lines().all(|line| line.split('\t').count() == 3));
+    assert!(losses.len() == 1 && losses[0].starts_with("no-place 0_0.score"), "{losses:?}");
+}
+
+#[test]
 fn budgets_and_threads_do_not_change_the_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let open = knowing(Some(golden("set1/ckpt_std_zip/config.json")), Some(golden("set1/std/entities")));

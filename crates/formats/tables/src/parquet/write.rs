@@ -17,6 +17,8 @@ use weighbridge_io::source::{SourceRef, to_usize};
 const BATCH_BYTES: u64 = 1 << 20;
 /// Target size of a row group, in bytes of elements.
 const GROUP_BYTES: u64 = 16 << 20;
+/// Maximum bytes of a dictionary of text.
+const DICTIONARY_BYTES: usize = 64 << 10;
 
 /// Table written as row groups.
 #[derive(Debug)]
@@ -107,8 +109,11 @@ impl Encode for ParquetRecords {
     }
     fn encode(&self, out: &mut dyn Output) -> Result<()> {
         let (pipe, schema) = (Pipe::default(), records::schema(&self.records)?);
-        // Names repeat: most relations, and many entities.
-        let properties = properties(self.compression).set_dictionary_enabled(true).build();
+        // Names of relations repeat. A column of many names is written without a dictionary once that is full.
+        let properties = properties(self.compression)
+            .set_dictionary_enabled(true)
+            .set_dictionary_page_size_limit(DICTIONARY_BYTES)
+            .build();
         let mut writer =
             guarded("the records", || ArrowWriter::try_new(pipe.clone(), schema.clone(), Some(properties)))?;
         let mut held = 0;

@@ -14,7 +14,7 @@ mod section;
 
 use super::super::layout::FileName;
 use super::super::read::Entities;
-use super::buckets::{self, Bucket, Side};
+use super::buckets::{self, Bucket, COLUMNS, Side, column_name};
 use super::mover::weight_type;
 use meaning::Meaning;
 use section::NameCache;
@@ -63,6 +63,8 @@ struct EdgeRecords {
     buckets: Vec<EdgeBucket>,
     meaning: Meaning,
     names: NameCache,
+    /// Names of the tensors that are not written.
+    dropped: Vec<String>,
 }
 
 /// Columns of a bucket.
@@ -82,6 +84,7 @@ impl EdgeRecords {
         if let Some(lists) = buckets.iter().flat_map(lists_of).find(|lists| lists.elements() > 0) {
             return Err(featurised().on_tensor(lists.name()));
         }
+        let dropped = dropped(checkpoint, &buckets);
         let weight = weight_type(&buckets)?;
         let meaning = Meaning::of(checkpoint, view.entities.as_ref(), &view.limits)?;
         let partitioned = meaning.is_partitioned();
@@ -107,7 +110,7 @@ impl EdgeRecords {
         ];
         columns.extend(weight.map(|dtype| column("weight", Some(dtype))));
         let names = NameCache::new(memory, view.limits.clone());
-        Ok(Self { label: checkpoint.label.clone(), columns, buckets, meaning, names })
+        Ok(Self { label: checkpoint.label.clone(), columns, buckets, meaning, names, dropped })
     }
 
     fn edges(&self) -> u64 {
@@ -116,6 +119,8 @@ impl EdgeRecords {
 
     fn losses(&self) -> Vec<Loss> {
         let mut losses = self.meaning.losses();
+        let detail = "tensor dropped: a list of edges has no column for it";
+        losses.extend(self.dropped.iter().map(|name| Loss::new("no-place", name, detail)));
         let numbers = self.buckets.iter().flat_map(|bucket| bucket.ids.iter().chain([&bucket.rel]));
         let inexact = numbers.filter(|column| column.dtype().is_float() || column.dtype() == DType::U64);
         losses.extend(inexact.map(|column| {
@@ -158,6 +163,24 @@ impl Records for EdgeRecords {
     fn open(&self, section: usize) -> Result<Box<dyn RecordSection + '_>> {
         section::open(self, section)
     }
+}
+
+/// Names of the tensors that are not columns of a list of edges.
+fn dropped(checkpoint: &Checkpoint, buckets: &[Bucket]) -> Vec<String> {
+    let others = checkpoint.tensors.iter().filter(|tensor| !buckets::is_column(tensor));
+    let mut dropped: Vec<String> = others.map(TensorEntry::name).collect();
+    for bucket in buckets {
+        for (place, column) in bucket.columns.iter().enumerate() {
+            let name = column_name(column);
+            let is_known = name.is_some_and(|name| COLUMNS.contains(&name));
+            // Of two columns with one name, the first is written.
+            let first = bucket.columns.iter().position(|own| column_name(own) == name);
+            if !is_known || first != Some(place) {
+                dropped.push(column.name());
+            }
+        }
+    }
+    dropped
 }
 
 /// Feature columns of a bucket.

@@ -11,6 +11,8 @@
 //! Rows without names are written without the first field. If the elements are integers, which
 //! a reader could mistake for names, the row numbers are written as names.
 //!
+//! Records, such as edges by name, are lines of text and numbers in the same form.
+//!
 //! The published embeddings of Wikidata (`wikidata_translation_v1.tsv`) have one more line in front, with the
 //! numbers of entities, relations and columns. They are read as two tables: `entities`, and `relations` for
 //! the lines behind the entities.

@@ -304,6 +304,26 @@ def imported(out):
     return config
 
 
+def by_name(config):
+    """All edges by the names of their entities, in order of the buckets."""
+    found, counts, names = graph(config["edge_paths"][0], config["entity_path"], config["entities"], config["relations"])
+    relations = config["relations"]
+    return sorted((names[relations[c]["lhs"]][a], relations[c]["name"], names[relations[c]["rhs"]][b]) for a, b, c, _ in found)
+
+
+def edge_list(out, config, know):
+    """The list of the edges by name is what was imported, and upstream imports it again."""
+    path = os.path.join(out, "list.tsv")
+    run("convert", config["edge_paths"][0], path, *know)
+    with open(os.path.join(out, "edges.tsv")) as first, open(path) as second:
+        check("the edge list has the imported lines", sorted(first) == sorted(second))
+    again = dict(config, entity_path=os.path.join(out, "entities2"), edge_paths=[os.path.join(out, "edges2")])
+    schema = parse_config(again)
+    convert_input_data(schema.entities, schema.relations, schema.entity_path, schema.edge_paths,
+                       [pathlib.Path(path)], lhs_col=0, rhs_col=2, rel_col=1)
+    check("the importer reads the edge list", by_name(again) == by_name(config))
+
+
 def rows(folder, entity, parts=2):
     manager = CheckpointManager(folder)
     return np.concatenate([manager.read(entity, part)[0].numpy() for part in range(parts)])
@@ -324,6 +344,7 @@ def life(out):
         file.write(PYTHON_CONFIG)
     config = imported(out)
     know = ["--config", os.path.join(out, "config.json"), "--entities", config["entity_path"]]
+    edge_list(out, config, know)
     # All edges of one bucket go: the importer would have written no file.
     truth = graph(config["edge_paths"][0], config["entity_path"], config["entities"], config["relations"])
     gone = os.path.join(config["edge_paths"][0], "edges_1_0.h5")

@@ -150,6 +150,28 @@ def test_edges_as_rows(base: Path, name: str, edge_path: str) -> None:
     assert place == edges.size
 
 
+def test_edge_list(tmp_path: Path) -> None:
+    base = SETS[0] / "dyn"
+    with pytest.warns(weighbridge.LossWarning, match="counts: metadata dropped"):
+        report = weighbridge.convert(base / "train", tmp_path / "edges.tsv", entities=base / "entities")
+    lines = [line.split("\t") for line in (tmp_path / "edges.tsv").read_text().splitlines()]
+    buckets = biggraph.buckets(base / "train")
+    assert len(lines) == sum(edges.size for edges in buckets.values()) > 0
+    names = {
+        part: json.loads((base / "entities" / f"entity_names_all_{part}.json").read_text()) for part in (0, 1)
+    }
+    relations = json.loads((base / "entities" / "dynamic_rel_names.json").read_text())
+    place = 0
+    for (left, right), edges in buckets.items():
+        for lhs, rel, rhs in zip(edges.lhs, edges.rel, edges.rhs):
+            assert lines[place] == [names[left][lhs], relations[rel], names[right][rhs]]
+            place += 1
+    assert {loss.code for loss in report.losses} == {"metadata-dropped"}
+    with pytest.raises(weighbridge.UnsupportedError) as caught:
+        weighbridge.convert(SETS[0] / "feat" / "edges", tmp_path / "features.parquet")
+    assert caught.value.code == "featurised-edges" and not (tmp_path / "features.parquet").exists()
+
+
 def test_arrow() -> None:
     try:
         import pyarrow

@@ -17,6 +17,7 @@ mod name;
 mod naming;
 mod owners;
 mod pattern;
+mod records;
 mod rename;
 mod row_names;
 mod tagged;
@@ -37,6 +38,7 @@ pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};
 pub use naming::Distinct;
 pub use pattern::{Budget as PatternBudget, Pattern};
+pub use records::{AsRecords, Cells, RecordColumn, RecordSection, Records, RecordsRef};
 pub use rename::Rename;
 pub use row_names::each_part;
 pub use row_names::{MemoryRowNames, RowNameList, RowNames, RowNamesRef, check_count};
@@ -85,6 +87,8 @@ pub struct Checkpoint {
     pub containers: Option<Box<Containers>>,
     /// Damage and lost tensors, if the checkpoint was salvaged.
     pub damage: Option<Box<Damage>>,
+    /// View of the tensors as records, if the format has one: edges by name.
+    pub records: Option<Arc<dyn AsRecords>>,
 }
 
 /// Format and kind of an original file.

@@ -115,6 +115,7 @@ codes! {
         ExternalData = "external-data",
         ExternalMissing = "external-missing",
         ExtraTensors = "extra-tensors",
+        FeaturisedEdges = "featurised-edges",
         FeaturisedPartitions = "featurised-partitions",
         Featurized = "featurized",
         FileShrank = "file-shrank",

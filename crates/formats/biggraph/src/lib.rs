@@ -20,6 +20,7 @@
 //! | `layout` | names of files, partitions and buckets, without file contents |
 //! | `edges` | edge columns, and repartitioning of edges |
 //! | [`import`] | import of edge lists |
+//! | `edges` | edge columns, repartitioning of edges, edges by name |
 //! | `rows` | sources of rows: random rows, and rows of a table in another order |
 //! | `align` | alignment of tables from other formats with an entity folder |
 //! | `init_embeddings` | initial embeddings for an entity folder |

@@ -6,6 +6,7 @@
 mod account;
 mod biggraph_change;
 mod biggraph_damaged;
+mod biggraph_edge_list;
 mod biggraph_entities;
 mod biggraph_golden;
 mod biggraph_write;

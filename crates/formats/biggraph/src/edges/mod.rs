@@ -1,5 +1,5 @@
-//! Edges: the columns of edge files, and moving edges when entity types are
-//! repartitioned.
+//! Edges: the columns of edge files, edges by the names of their entities (`named`), and moving edges when entity types
+//! are repartitioned.
 //!
 //! ```text
 //! edges_0_1.h5  lhs 5  rhs 2  rel 0        user 0 has 10 rows, user 1 begins at row 10
@@ -16,6 +16,7 @@ pub(crate) mod buckets;
 mod column;
 pub(crate) mod integers;
 mod mover;
+pub(crate) mod named;
 mod repartitioning;
 mod sorted;
 #[cfg(test)]

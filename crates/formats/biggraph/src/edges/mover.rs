@@ -430,7 +430,7 @@ impl Mover {
 }
 
 /// Dtype of all weights.
-fn weight_type(buckets: &[Bucket]) -> Result<Option<DType>> {
+pub(super) fn weight_type(buckets: &[Bucket]) -> Result<Option<DType>> {
     let mut first: Option<(Option<DType>, &Bucket)> = None;
     for bucket in buckets {
         if bucket.edges()? == 0 {

@@ -1,6 +1,7 @@
 //! Edge folder: one file per bucket.
 
 use super::super::config::{Config, Sides};
+use super::super::edges::named::NamedEdges;
 use super::super::layout::{FileName, Listing};
 use super::{BUCKET, LISTS, config, edges, names, notes, parallel};
 use crate::ReadOptions;
@@ -152,20 +153,22 @@ pub(super) fn add_meaning(
     if let Some(known) = &known {
         checkpoint.metadata.set("config", Value::Text(known.text.clone()));
     }
-    let counted = count_entities(checkpoint, folder, config, options);
+    let mut entities = None;
+    let counted = count_entities(checkpoint, folder, config, options).map(|found| entities = found);
     checkpoint.notes.extend(names::note_unless_requested(counted, options)?);
+    checkpoint.records = Some(Arc::new(NamedEdges { entities, limits: options.limits.clone() }));
     Ok(known.map(|known| known.config))
 }
 
-/// Adds the entity counts, if found.
+/// Adds the entity counts, if found; and returns their folder.
 fn count_entities(
     checkpoint: &mut Checkpoint,
     folder: Option<&FolderRef>,
     config: Option<&Config>,
     options: &OpenOptions,
-) -> Result<()> {
+) -> Result<Option<names::Entities>> {
     let Some((entities, way)) = names::entities_of_edges(folder, config, options)? else {
-        return Ok(());
+        return Ok(None);
     };
     let (counts, notes) = names::counts(&entities, config)?;
     checkpoint.notes.extend(notes);
@@ -174,5 +177,5 @@ fn count_entities(
     if let Some(count) = names::dynamic_count(&entities)? {
         checkpoint.metadata.set("dynamic_relations", Value::U64(count));
     }
-    Ok(())
+    Ok(Some(entities))
 }

@@ -28,6 +28,7 @@ mod version;
 pub(super) use config::{given as given_config, lenient as parse_config, parameters};
 pub(super) use edges::{BUCKET, LISTS};
 pub(crate) use entities::{entity_files, relation_rows};
+pub(crate) use names::Entities;
 pub(super) use names::{lists_of, numbers};
 #[cfg(feature = "scan")]
 pub(crate) use optimizer::STATE;

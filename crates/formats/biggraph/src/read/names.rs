@@ -16,9 +16,10 @@ use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, SourceRef, to_usize};
 
 /// Entity folder.
-pub(super) struct Entities {
-    pub(super) folder: FolderRef,
-    pub(super) listing: Listing,
+#[derive(Debug)]
+pub(crate) struct Entities {
+    pub(crate) folder: FolderRef,
+    pub(crate) listing: Listing,
 }
 
 impl Entities {
@@ -356,7 +357,7 @@ fn entities_of_checkpoint(
 }
 
 /// Entities of an edge folder: in the folder named by the caller, at the path in the configuration
-/// relative to the edges, or in the same folder.
+/// relative to the edges, in the same folder, or in its parent.
 pub(super) fn entities_of_edges(
     folder: Option<&FolderRef>,
     config: Option<&Config>,
@@ -377,7 +378,11 @@ pub(super) fn entities_of_edges(
             ways.extend(relative_entity_folder(path, &config.entity_path));
         }
     }
-    find(folder, ways)
+    if let Some(found) = find(folder, ways)? {
+        return Ok(Some(found));
+    }
+    let Some(parent) = folder.beside(Path::new(".."))? else { return Ok(None) };
+    Ok(Entities::of(&parent)?.map(|entities| (entities, "the parent folder".to_owned())))
 }
 
 /// First of these folders that contains entities; the folder itself comes last.

@@ -23,7 +23,7 @@ mod write;
 
 use super::table::columns::DTYPES;
 use super::table::salvage::rows_before;
-use super::table::{Form, pipe, plan};
+use super::table::{Form, pipe, plan, records};
 use std::sync::Arc;
 use weighbridge_core::check::{Outline, held};
 use weighbridge_core::checkpoint::Checkpoint;
@@ -110,7 +110,11 @@ impl WriteFormat for Arrow {
             plain: options.plain,
             encoder: &encoder,
         };
-        plan(checkpoint, &form)
+        let of_records = |records| Ok(Arc::new(write::ArrowRecords { records }) as _);
+        match records::plan(checkpoint, &form, options, of_records)? {
+            Some(plan) => Ok(plan),
+            None => plan(checkpoint, &form),
+        }
     }
 
     fn labels_in(&self) -> RowNameSupport {

@@ -2,9 +2,10 @@
 
 use crate::table::Table;
 use crate::table::pipe::{Pipe, batches, guarded};
+use crate::table::records;
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::SchemaRef;
-use weighbridge_core::checkpoint::TensorEntry;
+use weighbridge_core::checkpoint::{RecordsRef, TensorEntry};
 use weighbridge_core::error::Result;
 use weighbridge_core::plan::{Encode, Output};
 use weighbridge_io::source::SourceRef;
@@ -41,6 +42,36 @@ impl Encode for ArrowTable {
             guarded("the table", || writer.write(batch))
         })?;
         guarded("the table", || writer.finish())?;
+        pipe.drain(out)
+    }
+}
+
+/// Records written as record batches, such as edges by name.
+#[derive(Debug)]
+pub(super) struct ArrowRecords {
+    pub records: RecordsRef,
+}
+
+impl Encode for ArrowRecords {
+    fn describe(&self) -> String {
+        format!("{} as record batches", self.records.describe())
+    }
+    fn estimate(&self) -> u64 {
+        records::estimate(&self.records)
+    }
+    fn tensors(&self) -> Vec<&TensorEntry> {
+        self.records.tensors()
+    }
+    fn other_sources(&self) -> Vec<SourceRef> {
+        self.records.sources()
+    }
+    fn encode(&self, out: &mut dyn Output) -> Result<()> {
+        let (pipe, schema) = (Pipe::default(), records::schema(&self.records)?);
+        let mut writer = guarded("the records", || FileWriter::try_new(pipe.clone(), &schema))?;
+        records::batches(&self.records, &schema, BATCH_BYTES, &pipe, out, &mut |batch| {
+            guarded("the records", || writer.write(batch))
+        })?;
+        guarded("the records", || writer.finish())?;
         pipe.drain(out)
     }
 }

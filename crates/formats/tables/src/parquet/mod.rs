@@ -29,7 +29,7 @@ mod write;
 
 use super::table::columns::DTYPES;
 use super::table::salvage::rows_before;
-use super::table::{Form, pipe, plan};
+use super::table::{Form, pipe, plan, records};
 use ::parquet::basic::{Compression, ZstdLevel};
 use std::sync::Arc;
 use weighbridge_core::check::{Outline, held};
@@ -134,7 +134,11 @@ impl WriteFormat for Parquet {
             plain: options.plain,
             encoder: &encoder,
         };
-        plan(checkpoint, &form)
+        let of_records = |records| Ok(Arc::new(write::ParquetRecords { records, compression }) as _);
+        match records::plan(checkpoint, &form, options, of_records)? {
+            Some(plan) => Ok(plan),
+            None => plan(checkpoint, &form),
+        }
     }
 
     fn labels_in(&self) -> RowNameSupport {

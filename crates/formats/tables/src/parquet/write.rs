@@ -2,12 +2,13 @@
 
 use crate::table::Table;
 use crate::table::pipe::{Pipe, batches, guarded};
+use crate::table::records;
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use weighbridge_core::checkpoint::TensorEntry;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use weighbridge_core::checkpoint::{RecordsRef, TensorEntry};
 use weighbridge_core::error::Result;
 use weighbridge_core::plan::{Encode, Output};
 use weighbridge_io::source::{SourceRef, to_usize};
@@ -16,6 +17,8 @@ use weighbridge_io::source::{SourceRef, to_usize};
 const BATCH_BYTES: u64 = 1 << 20;
 /// Target size of a row group, in bytes of elements.
 const GROUP_BYTES: u64 = 16 << 20;
+/// Maximum bytes of a dictionary of text.
+const DICTIONARY_BYTES: usize = 64 << 10;
 
 /// Table written as row groups.
 #[derive(Debug)]
@@ -29,26 +32,35 @@ pub(super) struct ParquetTable {
 impl ParquetTable {
     fn properties(&self, at_once: u64, group: u64) -> Result<WriterProperties> {
         let pairs = self.carried.iter().map(|(k, v)| KeyValue::new(k.clone(), v.clone())).collect();
-        Ok(WriterProperties::builder()
-            .set_compression(self.compression)
-            .set_dictionary_enabled(false)
-            .set_statistics_enabled(EnabledStatistics::None)
-            .set_offset_index_disabled(true)
-            .set_created_by(concat!("weighbridge ", env!("CARGO_PKG_VERSION")).to_owned())
+        Ok(properties(self.compression)
             .set_max_row_group_row_count(Some(to_usize(group * at_once)?))
             .set_key_value_metadata(Some(pairs))
             .build())
     }
 }
 
+/// Description of a compression.
+fn how(compression: Compression) -> &'static str {
+    match compression {
+        Compression::UNCOMPRESSED => "",
+        Compression::SNAPPY => ", snappy",
+        _ => ", zstd",
+    }
+}
+
+/// Properties of every file: without dictionaries and statistics.
+fn properties(compression: Compression) -> WriterPropertiesBuilder {
+    WriterProperties::builder()
+        .set_compression(compression)
+        .set_dictionary_enabled(false)
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_offset_index_disabled(true)
+        .set_created_by(concat!("weighbridge ", env!("CARGO_PKG_VERSION")).to_owned())
+}
+
 impl Encode for ParquetTable {
     fn describe(&self) -> String {
-        let how = match self.compression {
-            Compression::UNCOMPRESSED => "",
-            Compression::SNAPPY => ", snappy",
-            _ => ", zstd",
-        };
-        format!("{} as row groups{how}", self.table.describe())
+        format!("{} as row groups{}", self.table.describe(), how(self.compression))
     }
     fn estimate(&self) -> u64 {
         self.table.estimate()
@@ -71,6 +83,51 @@ impl Encode for ParquetTable {
             guarded("the table", || writer.write(batch))
         })?;
         guarded("the table", || writer.close())?;
+        pipe.drain(out)
+    }
+}
+
+/// Records written as row groups, such as edges by name.
+#[derive(Debug)]
+pub(super) struct ParquetRecords {
+    pub records: RecordsRef,
+    pub compression: Compression,
+}
+
+impl Encode for ParquetRecords {
+    fn describe(&self) -> String {
+        format!("{} as row groups{}", self.records.describe(), how(self.compression))
+    }
+    fn estimate(&self) -> u64 {
+        records::estimate(&self.records)
+    }
+    fn tensors(&self) -> Vec<&TensorEntry> {
+        self.records.tensors()
+    }
+    fn other_sources(&self) -> Vec<SourceRef> {
+        self.records.sources()
+    }
+    fn encode(&self, out: &mut dyn Output) -> Result<()> {
+        let (pipe, schema) = (Pipe::default(), records::schema(&self.records)?);
+        // Names of relations repeat. A column of many names is written without a dictionary once that is full.
+        let properties = properties(self.compression)
+            .set_dictionary_enabled(true)
+            .set_dictionary_page_size_limit(DICTIONARY_BYTES)
+            .build();
+        let mut writer =
+            guarded("the records", || ArrowWriter::try_new(pipe.clone(), schema.clone(), Some(properties)))?;
+        let mut held = 0;
+        records::batches(&self.records, &schema, BATCH_BYTES, &pipe, out, &mut |batch| {
+            guarded("the records", || writer.write(batch))?;
+            // Counted before dictionaries and compression, so that readers can hold a group too.
+            held += batch.get_array_memory_size() as u64;
+            if held < GROUP_BYTES {
+                return Ok(());
+            }
+            held = 0;
+            guarded("the records", || writer.flush())
+        })?;
+        guarded("the records", || writer.close())?;
         pipe.drain(out)
     }
 }

@@ -15,6 +15,7 @@ pub(super) mod lines;
 pub(crate) mod pickled;
 pub(super) mod pipe;
 mod plan;
+pub(super) mod records;
 pub mod salvage;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,8 @@
 //! Rows without names are written without the first field. If the elements are integers, which
 //! a reader could mistake for names, the row numbers are written as names.
 //!
+//! Records, such as edges by name, are lines of text and numbers in the same form.
+//!
 //! The published embeddings of Wikidata (`wikidata_translation_v1.tsv`) have one more line in front, with the
 //! numbers of entities, relations and columns. They are read as two tables: `entities`, and `relations` for
 //! the lines behind the entities.
@@ -25,6 +27,7 @@ mod read;
 mod tests;
 
 use super::table::digits::DTYPES;
+use super::table::records::{self, TextRecords};
 use super::table::text::{FirstField, TextTable, floats};
 use super::table::{Form, Table, is_table, plan};
 use std::sync::Arc;
@@ -121,6 +124,10 @@ impl WriteFormat for Tsv {
             plain: options.plain,
             encoder: &encoder,
         };
+        let of_records = |records| Ok(Arc::new(TextRecords { records, floats }) as _);
+        if let Some(plan) = records::plan(checkpoint, &form, options, of_records)? {
+            return Ok(plan);
+        }
         let mut plan = plan(checkpoint, &form)?;
         let nameless = checkpoint.tensors.iter().filter(|t| {
             t.row_names.is_none()

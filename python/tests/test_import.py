@@ -63,6 +63,14 @@ def test_names_of_all_edges_come_back(tmp_path: Path) -> None:
             kind = ("user", right) if rel == 0 else ("item", 0)
             found.append((names["user", left][lhs], ("follows", "buys")[rel], names[kind][rhs], float(weight)))
     assert sorted(found) == sorted((*edge, n / 2) for n, edge in enumerate(EDGES))
+    # And back, by the names.
+    back = tmp_path / "back.tsv"
+    weighbridge.convert(
+        tmp_path / "data/train", back, entities=tmp_path / "data/names", config=tmp_path / "config.json"
+    )
+    lines = [line.split("\t") for line in back.read_text().splitlines()]
+    again = [(lhs, rel, rhs, float(weight)) for lhs, rel, rhs, weight in lines]
+    assert sorted(again) == sorted(found)
 
 
 def test_errors_name_the_line_and_keywords(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@
 //! | `effective_config` | effective configuration of a checkpoint |
 //! | `text` | count files, name files, version files, training statistics |
 //! | `layout` | names of files, partitions and buckets, without file contents |
-//! | `edges` | edge columns, and repartitioning of edges |
 //! | [`import`] | import of edge lists |
 //! | `edges` | edge columns, repartitioning of edges, edges by name |
 //! | `rows` | sources of rows: random rows, and rows of a table in another order |

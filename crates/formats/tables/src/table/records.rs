@@ -1,7 +1,7 @@
 //! Records, such as edges by name: the plan of their file, and their encoding as text or as batches.
 //!
-//! Text has one line per row, fields separated by tabs, without a header. Importers of edge lists split lines at any white
-//! space, and drop empty fields: text with white space or control characters, and empty text, is rejected.
+//! Text has one line per row, fields separated by tabs, without a header. Text with a tab, a line end or another control
+//! character, and empty text, is rejected.
 
 use super::Form;
 use super::columns::arrow_type;
@@ -137,8 +137,8 @@ fn check<'a>(name: &'a str, column: &RecordColumn) -> Result<&'a str> {
     };
     if name.is_empty() {
         fail("name-empty", "is empty")
-    } else if name.contains(char::is_whitespace) {
-        fail("name-separates", "contains white space, which separates fields")
+    } else if name.contains(['\t', '\n', '\r']) {
+        fail("name-separates", "contains a tab or a line end")
     } else if name.contains(|c: char| c.is_ascii_control()) {
         fail("name-control", "contains a control character")
     } else {

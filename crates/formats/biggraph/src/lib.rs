@@ -30,6 +30,9 @@
 //! | `write` | files of a folder from an index |
 //! | `check` | faults that upstream finds late or never |
 //! | `partitions` | partition counts of entity types |
+//! | `scores` | scores of pairs of rows, as the trained model computes them |
+//! | `evaluate` | ranks of edges, and metrics |
+//! | `neighbors` | nearest rows, and predictions of a relation |
 //! | `scan` | pickles that BigGraph would load |
 //! | [`store`] | crash-safe folders of versions |
 
@@ -40,8 +43,10 @@ pub mod config;
 mod detect;
 pub mod edges;
 mod effective_config;
+mod evaluate;
 mod init_embeddings;
 mod layout;
+mod neighbors;
 mod options;
 mod partitions;
 mod read;
@@ -49,6 +54,7 @@ mod retype;
 mod rows;
 #[cfg(feature = "scan")]
 mod scan;
+mod scores;
 mod state;
 pub mod store;
 mod text;
@@ -59,10 +65,16 @@ pub use add_entities::add_entities;
 pub(crate) use align::add_edge_meaning;
 pub use align::align;
 pub(crate) use effective_config::text_in_file;
+pub use evaluate::{
+    EdgeRank, EvaluateOptions, Evaluation, HITS, Metrics, Negatives, RelationMetrics, SideRank, evaluate,
+    rank,
+};
 pub use init_embeddings::{InitEmbeddings, init_embeddings};
 pub use layout::FileName;
+pub use neighbors::{Neighbor, NeighborOptions, Neighbors, Queries, neighbors};
 pub use options::ReadOptions;
 pub use partitions::Partitions;
+pub use scores::Comparator;
 pub use transforms::{AddEntities, WithGlobal};
 pub(crate) use write::is_edge_list;
 pub use write::version_file;

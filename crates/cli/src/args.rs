@@ -4,6 +4,7 @@ mod convert;
 mod diff;
 mod edit;
 mod input;
+mod ranking;
 mod scan;
 mod seal;
 mod verify;
@@ -13,6 +14,7 @@ pub(crate) use convert::{Convert, Versions};
 pub(crate) use diff::Diff;
 pub(crate) use edit::{Edit, InPlaceMode, Merge, Prefer, Shard, Writing};
 pub(crate) use input::Input;
+pub(crate) use ranking::{Evaluate, Neighbors, Rank};
 pub(crate) use scan::Scan;
 pub(crate) use seal::Seal;
 use std::sync::Arc;
@@ -269,6 +271,23 @@ pub(crate) enum Verb {
         mut_args(hide(&["from", "lenient", "salvage", "at", "names", "follow_virtual", "program"]))
     )]
     Checkpoint(Store),
+    /// Rank the edges of a graph by a trained BigGraph checkpoint: MRR, hits, mean rank, AUC
+    #[command(
+        after_help = MORE,
+        after_long_help = ranking::EVALUATE_EXAMPLES,
+        mut_args(hide(&["from", "salvage", "names", "follow_virtual", "program"]))
+    )]
+    Evaluate(Box<Evaluate>),
+    /// Find the nearest rows of a table, or what a BigGraph relation predicts
+    #[command(after_help = MORE, after_long_help = ranking::NEIGHBORS_EXAMPLES)]
+    Neighbors(Box<Neighbors>),
+    /// Score one edge of a BigGraph relation, and rank it among all entities
+    #[command(
+        after_help = MORE,
+        after_long_help = ranking::RANK_EXAMPLES,
+        mut_args(hide(&["from", "salvage", "names", "follow_virtual", "program"]))
+    )]
+    Rank(Box<Rank>),
     /// Try the main verbs on small models that ship with the command
     #[command(
         after_help = "Examples:\n  weighbridge demo                  writes into the folder weighbridge-demo\n  \

@@ -89,6 +89,8 @@ fn name(verb: &Verb) -> &'static str {
         Verb::Program(_) => "program",
         Verb::Checkpoint(_) => "checkpoint",
         Verb::Run(_) => "run",
+        Verb::Evaluate(_) => "evaluate",
+        Verb::Rank(_) => "rank",
         _ => "this verb",
     }
 }
@@ -111,6 +113,12 @@ fn inputs(verb: &mut Verb) -> (Vec<&mut PathBuf>, Vec<&Path>) {
         Verb::Program(a) => (Vec::new(), vec![a.path.as_path()]),
         Verb::Checkpoint(a) => (Vec::new(), vec![a.path.as_path()]),
         Verb::Run(a) => (Vec::new(), vec![a.path.as_path()]),
+        Verb::Evaluate(a) => {
+            let edges = a.filter.iter().chain([&a.edges]).map(PathBuf::as_path);
+            (Vec::new(), edges.chain([a.path.as_path()]).collect())
+        }
+        Verb::Neighbors(a) => (std::iter::once(&mut a.path).chain(&mut a.file).collect(), Vec::new()),
+        Verb::Rank(a) => (Vec::new(), vec![a.path.as_path()]),
         Verb::Demo(_) | Verb::Completions(_) | Verb::Man(_) => (Vec::new(), Vec::new()),
     }
 }

@@ -75,7 +75,7 @@ pub use neighbors::{Neighbor, NeighborOptions, Neighbors, Queries, neighbors};
 pub use options::ReadOptions;
 pub use partitions::Partitions;
 pub use scores::Comparator;
-pub use transforms::{AddEntities, WithGlobal};
+pub use transforms::{AddEntities, WithGlobal, read_name_list};
 pub(crate) use write::is_edge_list;
 pub use write::version_file;
 

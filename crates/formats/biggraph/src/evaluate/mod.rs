@@ -27,9 +27,9 @@ use report::Sums;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{Checkpoint, Note};
+use weighbridge_core::checkpoint::{Checkpoint, Note, TensorEntry};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::text::counted;
+use weighbridge_core::text::{counted, escape};
 use weighbridge_io::engine::{NoProgress, Progress, check_memory};
 
 /// Memory of an edge besides its rows.
@@ -174,29 +174,37 @@ pub fn evaluate(
     Ok(Evaluation { all: all.metrics(), relations: job.sums.into_iter().map(relation).collect(), notes })
 }
 
-/// Ranks one edge of the relation with that name or number among all entities of the types, by the rows of both sides.
+/// Ranks one edge of the relation with that name or number among all entities of the types. Each side is a row of a table.
 ///
 /// # Errors
-/// As [`evaluate`]; [`weighbridge_core::Kind::Mismatch`], `no-such-relation`; [`weighbridge_core::Kind::Usage`], `rows`, for a
-/// row beyond its table.
+/// As [`evaluate`]; [`weighbridge_core::Kind::Mismatch`]: `no-such-relation`, `no-such-type` for tables that are not those of
+/// the relation; [`weighbridge_core::Kind::Usage`], `rows`, for a row beyond its table.
 pub fn rank(
     checkpoint: &Checkpoint,
     relation: &str,
-    rows: [u64; 2],
+    sides: [(&TensorEntry, u64); 2],
     options: &EvaluateOptions,
 ) -> Result<EdgeRank> {
     let model = Model::of(checkpoint)?;
-    let relation = model.relation(relation)?;
-    for (side, &row) in rows.iter().enumerate() {
-        let kind = model.sides(u64::from(relation)).unwrap_or_default()[side];
-        let table = &model.types[kind].table;
-        if row >= table.rows() {
+    let number = model.relation(relation)?;
+    let kinds = model.sides(u64::from(number)).unwrap_or_default();
+    for (side, (table, row)) in sides.into_iter().enumerate() {
+        let own = &model.types[kinds[side]].table;
+        if table.path != own.entry().path {
+            let word = ["left", "right"][side];
+            return Err(Error::mismatch("no-such-type", "a side of the edge is not of the relation's type")
+                .on_tensor(table.name())
+                .expected(format_args!("{}, the {word} side of {}", own.entry().name(), escape(relation))));
+        }
+        if row >= own.rows() {
             return Err(Error::usage("rows", "the row is beyond the last of the table")
-                .on_tensor(table.entry().name())
-                .expected(format_args!("less than {}", table.rows()))
+                .on_tensor(table.name())
+                .expected(format_args!("less than {}", own.rows()))
                 .found(row));
         }
     }
+    let rows = sides.map(|(_, row)| row);
+    let relation = number;
     let options = EvaluateOptions { negatives: Negatives::All, ..options.clone() };
     let mut job = Job::new(&model, Vec::new(), &options)?;
     job.sides = vec![Side::Lhs, Side::Rhs];

@@ -236,6 +236,13 @@ fn edges_of(trained: &Trained, edges: &[(Edge, [u64; 2])]) -> Checkpoint {
     made
 }
 
+/// Rank of an edge between rows of the users (0) and items (1).
+fn ranked(model: &Checkpoint, relation: &str, rows: [u64; 2], kinds: [usize; 2]) -> Result<EdgeRank> {
+    let table = |kind: usize| model.tensor(["embeddings.user", "embeddings.item"][kind]).unwrap();
+    let sides = [(table(kinds[0]), rows[0]), (table(kinds[1]), rows[1])];
+    rank(model, relation, sides, &EvaluateOptions::default())
+}
+
 /// Metrics of ranks.
 fn metrics(ranks: &[[u64; 2]]) -> [f64; 5] {
     let all: Vec<f64> = ranks.iter().flatten().map(|rank| f64::from(u32::try_from(*rank).unwrap())).collect();
@@ -374,7 +381,7 @@ fn equal_rows_count_against_an_edge() {
     let mut trained = Trained::new("none", Comparator::Cos, false, false, 4);
     let row = trained.tables[1][..4].to_vec();
     trained.tables[1] = row.repeat(7);
-    let found = rank(&trained.checkpoint(), "likes", [2, 5], &EvaluateOptions::default()).unwrap();
+    let found = ranked(&trained.checkpoint(), "likes", [2, 5], [0, 1]).unwrap();
     assert_eq!((found.rhs.rank, found.name.as_deref()), (7, Some("likes")));
     let options = NeighborOptions { count: 3, ..Default::default() };
     let model = trained.checkpoint();
@@ -496,9 +503,10 @@ fn faults_of_edges_and_models_are_named() {
         entry(&["relations", "0", "operator", "rhs", "translation"], DType::F32, &[3], vec![0; 12]);
     assert_eq!(code(&narrow, &good), "shape-differs");
 
-    let options = EvaluateOptions::default();
-    assert_eq!(rank(&model, "likse", [0, 0], &options).unwrap_err().code().as_str(), "no-such-relation");
-    assert_eq!(rank(&model, "likes", [0, 7], &options).unwrap_err().code().as_str(), "rows");
+    let code = |relation, rows, kinds| ranked(&model, relation, rows, kinds).unwrap_err().code().as_str();
+    assert_eq!(code("likse", [0, 0], [0, 1]), "no-such-relation");
+    assert_eq!(code("likes", [0, 7], [0, 1]), "rows");
+    assert_eq!(code("likes", [0, 0], [1, 1]), "no-such-type");
     let item = model.tensor("embeddings.item").unwrap();
     let search = |relation: Option<&str>, queries: Queries<'_>| {
         let options = NeighborOptions { relation: relation.map(str::to_owned), ..Default::default() };

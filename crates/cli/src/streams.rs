@@ -117,7 +117,7 @@ fn inputs(verb: &mut Verb) -> (Vec<&mut PathBuf>, Vec<&Path>) {
             let edges = a.filter.iter().chain([&a.edges]).map(PathBuf::as_path);
             (Vec::new(), edges.chain([a.path.as_path()]).collect())
         }
-        Verb::Neighbors(a) => (std::iter::once(&mut a.path).chain(&mut a.file).collect(), Vec::new()),
+        Verb::Neighbors(a) => (std::iter::once(&mut a.path).chain(&mut a.queries).collect(), Vec::new()),
         Verb::Rank(a) => (Vec::new(), vec![a.path.as_path()]),
         Verb::Demo(_) | Verb::Completions(_) | Verb::Man(_) => (Vec::new(), Vec::new()),
     }

@@ -18,6 +18,7 @@ from .cutting import MergeReport, ShardReport, merge, shard
 from .editing import EditReport, edit
 from .looking import Info, Listing, Shown, StatsReport, info, ls, show, stats
 from .programs import ProgramReport, program
+from .ranking import EvaluateReport, NeighborsReport, RankReport, evaluate, neighbors, rank
 from .report import Finding, Loss, Report
 from .sealing import SealReport, seal
 from .versions import StoreReport, checkpoint
@@ -26,12 +27,15 @@ __all__ = [
     "Conversion",
     "DiffReport",
     "EditReport",
+    "EvaluateReport",
     "Finding",
     "Info",
     "Listing",
     "Loss",
     "MergeReport",
+    "NeighborsReport",
     "ProgramReport",
+    "RankReport",
     "Report",
     "SaveReport",
     "ScanReport",
@@ -45,10 +49,13 @@ __all__ = [
     "convert",
     "diff",
     "edit",
+    "evaluate",
     "info",
     "ls",
     "merge",
+    "neighbors",
     "program",
+    "rank",
     "scan",
     "scan_rules",
     "seal",

@@ -24,7 +24,7 @@ The search is exact. Scores are higher for closer rows; distances are negative. 
 Examples:
   weighbridge neighbors model/ 'user[\"alice\"]'                      nearest rows by the trained comparator
   weighbridge neighbors model/ 'user[\"alice\"]' --relation follows   rows that the relation predicts
-  weighbridge neighbors vectors.bin '[\"king\"]' -k 5                 word vectors, by cosine
+  weighbridge neighbors vectors.vec '[\"king\"]' -k 5                 word vectors, by cosine
   weighbridge neighbors model/ 'user[0:100]' --by l2 --json
   weighbridge neighbors model/ user --queries names.txt               one name a line; - is standard input";
 
@@ -71,7 +71,7 @@ pub(crate) struct Neighbors {
     ///
     /// `user[...]` is short for `embeddings.user[...]`. The only table of a file needs no name.
     #[arg(value_name = "TABLE[ROW]")]
-    pub queries: Vec<String>,
+    pub rows: Vec<String>,
     /// Number of neighbors
     #[arg(short = 'k', long, value_name = "N", default_value_t = 10, value_parser = super::keep)]
     pub count: usize,
@@ -85,8 +85,8 @@ pub(crate) struct Neighbors {
     #[arg(long, requires = "relation")]
     pub reverse: bool,
     /// Read row names from FILE, one a line or a JSON array; row numbers if rows have no names
-    #[arg(long = "queries", id = "names_file", value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub queries: Option<PathBuf>,
     /// Memory for queries and their neighbors; the table is read once for those that fit
     #[arg(long, help_heading = "Limits", value_name = "SIZE", default_value = "1GiB", value_parser = super::size)]
     pub memory: u64,

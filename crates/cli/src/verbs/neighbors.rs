@@ -12,7 +12,7 @@ use weighbridge::text::escape;
 pub(crate) fn run(args: &Neighbors, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     let options = NeighborsOptions {
         open: args.input.options()?,
-        queries: args.file.clone(),
+        queries: args.queries.clone(),
         settings: Settings {
             count: args.count,
             comparator: args.by,
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &Neighbors, common: &Common, output: &mut Output) -> Res
             progress: common.progress(),
         },
     };
-    let report = neighbors(&args.path, &Query::Rows(args.queries.clone()), &options)?;
+    let report = neighbors(&args.path, &Query::Rows(args.rows.clone()), &options)?;
     if output.json {
         output.document(&report.to_json())?;
         return Ok(Outcome::Done);

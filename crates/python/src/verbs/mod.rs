@@ -7,11 +7,13 @@
 //! | `checking` | `verify`, `scan`, `diff`, `seal` |
 //! | `writing` | `convert`, `edit`, `shard`, `merge` |
 //! | `models` | `program`, `checkpoint` |
+//! | `ranking` | `evaluate`, `neighbors`, `rank` |
 
 pub(crate) mod checking;
 mod given;
 pub(crate) mod looking;
 pub(crate) mod models;
+pub(crate) mod ranking;
 pub(crate) mod writing;
 
 use crate::index::Opening;

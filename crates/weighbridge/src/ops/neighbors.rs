@@ -50,8 +50,15 @@ pub enum Query {
     /// Rows such as `user["alice"]`, `user[7]` or `user[0:10]`, of one table; a table alone selects all its rows, or with
     /// a file of queries those. Without any, the rows of the only table.
     Rows(Vec<String>),
-    /// Vectors, one after the other, for the table of that name; `None` for the only table.
-    Vectors(Option<String>, Vec<f32>),
+    /// Vectors of a number of columns, one after the other, for the table of that name; `None` for the only table.
+    Vectors {
+        /// The table.
+        table: Option<String>,
+        /// The elements.
+        values: Vec<f32>,
+        /// Number of elements of a vector.
+        columns: u64,
+    },
 }
 
 /// Finds the rows nearest to each query in the checkpoint or file at `path`.
@@ -63,14 +70,25 @@ pub fn neighbors(path: &Path, query: &Query, options: &NeighborsOptions) -> Resu
     let checkpoint = opened(path, &options.open)?;
     let named = |error: Error| error.in_file(&checkpoint.label);
     let (entry, rows) = match query {
-        Query::Vectors(table, _) => (table_of(&checkpoint, table.as_deref())?, None),
+        Query::Vectors { table, columns, .. } => {
+            let entry = table_of(&checkpoint, table.as_deref())?;
+            if entry.shape.dims().get(1).is_some_and(|own| own != columns) {
+                return Err(named(
+                    Error::usage("wrong-length", "a query does not have the columns of the table")
+                        .on_tensor(entry.name())
+                        .expected(format_args!("vectors of {} numbers", entry.shape.dims()[1]))
+                        .found(columns),
+                ));
+            }
+            (entry, None)
+        }
         Query::Rows(texts) => {
             let (entry, rows) = rows_of(&checkpoint, texts, options)?;
             (entry, Some(rows))
         }
     };
     let queries = match (query, &rows) {
-        (Query::Vectors(_, vectors), _) => Queries::Vectors(vectors),
+        (Query::Vectors { values, .. }, _) => Queries::Vectors(values),
         (_, rows) => Queries::Rows(rows.as_deref().unwrap_or_default()),
     };
     let found = nearest(&checkpoint, entry, queries, &options.settings).map_err(named)?;

@@ -7,6 +7,7 @@ mod account;
 mod biggraph_change;
 mod biggraph_damaged;
 mod biggraph_entities;
+mod biggraph_evaluate;
 mod biggraph_golden;
 mod biggraph_write;
 mod cast;

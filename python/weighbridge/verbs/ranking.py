@@ -101,7 +101,7 @@ def evaluate(
     """Ranks edges by a trained checkpoint of PyTorch-BigGraph: MRR, hits, mean rank, AUC.
 
     - `edges`: folder of the edges to rank;
-    - `filter`: folders of known edges, which are no negatives;
+    - `filter`: folders of known edges, excluded from the negatives;
     - `negatives`: entities that replace a side of an edge: `all` of the type, those of the `partition`, as PyTorch-BigGraph
       evaluates, or a number of random ones;
     - `seed`: random seed of the negatives and of the AUC;

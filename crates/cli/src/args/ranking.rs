@@ -13,7 +13,7 @@ The operator, comparator, bias and global embeddings are those of the training.
 
 Examples:
   weighbridge evaluate model/ --edges test/                                  raw ranks among all entities
-  weighbridge evaluate model/ --edges test/ --filter train/ --filter test/   known edges are no negatives
+  weighbridge evaluate model/ --edges test/ --filter train/ --filter test/   known edges are not counted
   weighbridge evaluate model/ --edges test/ --negatives 1000 --seed 1        1000 random entities of each type
   weighbridge evaluate model/ --edges test/ --json | jq .metrics.mrr";
 
@@ -41,7 +41,7 @@ pub(crate) struct Evaluate {
     /// Folder of edges to rank
     #[arg(long, value_name = "FOLDER")]
     pub edges: PathBuf,
-    /// Folder of known edges, which are no negatives; may be repeated
+    /// Folder of known edges, excluded from the negatives; may be repeated
     #[arg(long, value_name = "FOLDER")]
     pub filter: Vec<PathBuf>,
     /// Entities that replace a side of an edge: all, partition, or a number of random ones

@@ -196,6 +196,8 @@ impl Search {
         let number = model.relation(relation)?;
         let sides = model.sides(u64::from(number)).unwrap_or_default();
         let [lhs, rhs] = sides.map(|kind| &model.types[kind]);
+        lhs.check_scored()?;
+        rhs.check_scored()?;
         let is_side = |of: &Table| of.entry().path == entry.path;
         let of_queries = match (is_side(&lhs.table), is_side(&rhs.table)) {
             (true, false) => Side::Lhs,

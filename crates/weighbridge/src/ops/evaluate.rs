@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub struct EvaluateOptions {
     /// The options for opening the checkpoint.
     pub open: OpenOptions,
-    /// Edge folders that are no negatives.
+    /// Folders of edges excluded from the negatives.
     pub filter: Vec<PathBuf>,
     /// Candidates, threads, memory, progress.
     pub settings: Settings,
@@ -30,7 +30,7 @@ pub struct EvaluateReport {
     pub path: String,
     /// The edges.
     pub edges: String,
-    /// The edges that are no negatives.
+    /// The edges excluded from the negatives.
     pub filter: Vec<String>,
     /// The candidates.
     pub negatives: Negatives,

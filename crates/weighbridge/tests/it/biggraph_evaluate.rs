@@ -164,11 +164,12 @@ fn tables_of_every_format_have_the_same_neighbors() {
     .unwrap();
     assert_eq!((truth.queried.as_str(), truth.found.lists.len()), ("embeddings.n", 3));
     let name = truth.queries[0].1.clone().unwrap();
-    for target in ["n.bin", "n.parquet", "n.tsv", "n.npy", "n.arrow"] {
+    for target in ["n.vec", "n.parquet", "n.tsv", "n.npy", "n.arrow"] {
         let path = dir.path().join(target);
         let mut options = ConvertOptions { open: open.clone(), ..ConvertOptions::default() };
         options.changes.select = vec!["embeddings.n".to_owned()];
         options.changes.no_state = true;
+        options.to = target.ends_with(".vec").then(|| "word2vec".to_owned());
         convert(&model, &path, &options).unwrap_or_else(|e| panic!("{target}: {e}"));
         let first = if target == "n.npy" { "[3]".to_owned() } else { format!("['{name}']") };
         let found = search(&path, rows(&[&first, "[0]", "[1]"]), by_cos())
@@ -218,17 +219,26 @@ fn queries_are_rows_names_in_files_and_vectors() {
     assert_eq!(code(plain(vectors(4))), "wrong-length");
 
     let dir = tempfile::tempdir().unwrap();
-    let names = dir.path().join("names.txt");
+    let (names, plain_table) = (dir.path().join("names.txt"), dir.path().join("n.npy"));
+    let mut options = ConvertOptions::default();
+    options.changes.select = vec!["embeddings.n".to_owned()];
+    options.changes.no_state = true;
+    convert(golden("set1/ckpt_weighted"), &plain_table, &options).unwrap();
     let from = |text: &str| {
         std::fs::write(&names, text).unwrap();
         let options = NeighborsOptions { queries: Some(names.clone()), ..Default::default() };
-        neighbors(&golden("set1/ckpt_weighted"), &rows(&["n"]), &options)
+        let with = |path: &Path| neighbors(path, &rows(&[]), &options);
+        (with(&golden("set1/ckpt_weighted")), with(&plain_table))
     };
-    // Without the entity folder, rows have numbers only.
-    let found = from("4\n2\n").unwrap();
-    assert_eq!(found.queries.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [4, 2]);
-    assert_eq!(code(from("alice\n")), "no-row-names");
-    assert_eq!(code(from("30\n")), "rows");
+    let numbers = |found: Result<NeighborsReport>| {
+        found.unwrap().queries.iter().map(|(row, _)| *row).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(from("n9\nn5\nn9\n").0), [0, 2, 0]);
+    assert_eq!(code(from("n9\nalice\n").0), "no-such-row");
+    // Without names, rows have numbers.
+    assert_eq!(numbers(from("4\n2\n").1), [4, 2]);
+    assert_eq!(code(from("alice\n").1), "no-row-names");
+    assert_eq!(code(from("30\n").1), "rows");
 }
 
 #[test]

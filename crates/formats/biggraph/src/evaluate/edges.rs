@@ -117,6 +117,7 @@ fn edge(
     let mut rows = [0; 2];
     for (side, row) in rows.iter_mut().enumerate() {
         let entity = &model.types[sides[side]];
+        entity.check_scored()?;
         let part = entity.part(parts[side]).ok_or_else(|| {
             fault("no-such-partition", "an entity type of an edge does not have the partition of its bucket")
                 .expected(format_args!("a partition below {} of type {}", entity.parts(), entity.name))

@@ -1,4 +1,4 @@
-//! Known edges: candidates that are no negatives.
+//! Known edges: candidates to exclude from the negatives.
 
 use super::super::config::Side;
 use super::super::scores::Model;

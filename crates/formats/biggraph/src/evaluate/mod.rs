@@ -6,7 +6,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | `edges` | edges as rows of whole tables |
-//! | `filter` | known edges, which are no negatives |
+//! | `filter` | known edges, excluded from the negatives |
 //! | `ranking` | counts of candidates that score at least as high as an edge |
 //! | `report` | metrics |
 
@@ -103,8 +103,8 @@ pub struct EdgeRank {
     pub rhs: SideRank,
 }
 
-/// Evaluates a checkpoint on edges. Edges of `filter` are no negatives: give the training edges, and others that are known,
-/// for filtered ranks.
+/// Evaluates a checkpoint on edges. Edges of `filter` are excluded from the negatives: give the training edges, and others
+/// that are known, for filtered ranks.
 ///
 /// ```no_run
 /// use weighbridge_biggraph::{EvaluateOptions, evaluate};
@@ -189,6 +189,7 @@ pub fn rank(
     let number = model.relation(relation)?;
     let kinds = model.sides(u64::from(number)).unwrap_or_default();
     for (side, (table, row)) in sides.into_iter().enumerate() {
+        model.types[kinds[side]].check_scored()?;
         let own = &model.types[kinds[side]].table;
         if table.path != own.entry().path {
             let word = ["left", "right"][side];

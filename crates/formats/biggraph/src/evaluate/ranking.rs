@@ -52,7 +52,7 @@ pub(super) struct Group {
     queries: Prepared,
     /// Score of each edge.
     pub(super) scores: Vec<f32>,
-    /// Candidates that are no negatives of each edge: ascending places.
+    /// Candidates excluded from the negatives of each edge: ascending places.
     skipped: Vec<u64>,
     /// Start of the skipped places of each edge.
     starts: Vec<usize>,
@@ -63,8 +63,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Creates a group of prepared queries, with the prepared rows of the edges, and the candidates that are no negatives of
-    /// each edge.
+    /// Creates a group of prepared queries, with the prepared rows of the edges, and the candidates excluded from
+    /// the negatives of each edge.
     pub(super) fn new(
         (kind, operator, side): (usize, Option<Operator>, usize),
         edges: Range<usize>,

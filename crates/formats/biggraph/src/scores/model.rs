@@ -20,9 +20,24 @@ pub(crate) struct EntityTable {
     pub(crate) table: Table,
     /// First row of each partition, and the number of rows.
     pub(crate) starts: Vec<u64>,
+    /// True where entities are lists of features, and the rows of the table are features.
+    featurised: bool,
 }
 
 impl EntityTable {
+    /// Fails for a featurised type: its entities have no rows.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Unsupported`], `featurised`.
+    pub(crate) fn check_scored(&self) -> Result<()> {
+        if !self.featurised {
+            return Ok(());
+        }
+        Err(Error::unsupported("featurised", "relations of featurised types cannot be scored")
+            .on_tensor(self.table.entry().name())
+            .hint("the rows of the table are features, and entities are lists of them"))
+    }
+
     /// Number of partitions.
     pub(crate) fn parts(&self) -> u64 {
         self.starts.len() as u64 - 1
@@ -121,11 +136,6 @@ impl<'a> Model<'a> {
             Error::mismatch("no-such-type", "an entity type of a relation has no embeddings")
                 .found(escape(name))
         })?;
-        if self.config.entity(name).is_some_and(|entity| entity.featurized) {
-            return Err(Error::unsupported("featurised", "relations of featurised types cannot be scored")
-                .on_tensor(entry.name())
-                .hint("the rows of the table are features, and entities are lists of them"));
-        }
         let table = Table::new(entry)?;
         let mut starts = vec![0u64];
         for (part, count) in counts.iter().enumerate() {
@@ -155,6 +165,7 @@ impl<'a> Model<'a> {
             name: name.to_owned(),
             table: table.adjusted(max_norm(&self.config), global),
             starts,
+            featurised: self.config.entity(name).is_some_and(|entity| entity.featurized),
         })
     }
 

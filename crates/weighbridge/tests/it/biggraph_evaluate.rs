@@ -8,8 +8,11 @@ use weighbridge::ops::neighbors::{NeighborsOptions, NeighborsReport, Query, neig
 use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, Result};
 
+/// Checkpoint, tested edges, other known edges, number of tested edges, raw and filtered metrics.
+type Golden = (&'static str, &'static str, &'static [&'static str], u64, [f64; 3], [f64; 3]);
+
 /// Metrics computed with h5py and numpy in double precision: MRR, Hits@10 and mean rank, raw and filtered.
-const GOLDEN: [(&str, &str, &[&str], u64, [f64; 3], [f64; 3]); 9] = [
+const GOLDEN: [Golden; 9] = [
     (
         "set1/ckpt_std_zip",
         "std/edges",

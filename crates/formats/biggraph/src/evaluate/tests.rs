@@ -322,7 +322,8 @@ fn ranks_are_those_of_the_definition() {
             assert!(found.notes.is_empty(), "{case}: {:?}", found.notes);
         }
         let (edge, _) = edges[7];
-        let one = rank(&model, &edge.relation.to_string(), edge.rows, &EvaluateOptions::default()).unwrap();
+        let kinds = trained.kinds(edge.relation as usize);
+        let one = ranked(&model, &edge.relation.to_string(), edge.rows, kinds).unwrap();
         for (side, found) in [one.lhs, one.rhs].into_iter().enumerate() {
             let rows = [11, 7][trained.kinds(edge.relation as usize)[side]];
             assert_eq!(found.rank, trained.rank(edge, side, &(0..rows).collect::<Vec<_>>(), &[]));

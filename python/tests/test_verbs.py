@@ -17,6 +17,7 @@ import weighbridge
 from weighbridge import _weighbridge
 
 VERBS = "info ls show stats convert diff verify scan seal edit shard merge program checkpoint".split()
+VERBS += "evaluate neighbors rank".split()
 COMMON = {"json", "color", "quiet", "timeout", "help"}
 """Flags of every verb about output and timeouts, which apply to processes only."""
 ELSEWHERE = {
@@ -31,6 +32,8 @@ HIDDEN = {
     "scan": {"names", "salvage", "at", "entities", "config", "program"},
     "checkpoint": {"from", "lenient", "salvage", "at", "names", "follow-virtual", "program"},
     "shard": {"to", "kind"},
+    "evaluate": {"from", "salvage", "names", "follow-virtual", "program"},
+    "rank": {"from", "salvage", "names", "follow-virtual", "program"},
 }
 """Flags that the help hides because they have no effect; the keywords exist for uniformity."""
 OLD_NAMES = {"ls": {"pieces"}}
@@ -129,6 +132,9 @@ TEXTS = {
     "threads": 2,
     "seed": 7,
     "bins": 5,
+    "count": 5,
+    "by": "l2",
+    "negatives": 100,
     "sort": "size",
     "group": 2,
     "prefer": "last",
@@ -155,8 +161,11 @@ REQUIRES: Dict[str, Dict[str, Any]] = {
     "tensors_only": {"manifest": "m.json"},
     "strip": {"output": "out"},
     "outputs": {"strip": "training", "output": "out"},
+    "reverse": {"relation": "follows"},
 }
 """Other keywords that a keyword requires."""
+NEEDED: Dict[str, Dict[str, Any]] = {"evaluate": {"edges": "e"}, "rank": {"relation": "r"}}
+"""Keywords that a verb requires."""
 
 
 def sample(verb: str, name: str, parameter: inspect.Parameter) -> Any:
@@ -193,10 +202,13 @@ def test_native_part_accepts_every_keyword(
         given["output"] = "out"
     if verb == "merge":
         given.setdefault("output", "out.npz")
+    given = {**NEEDED.get(verb, {}), **given}
     places = [
         own for own in inspect.signature(function).parameters.values() if own.kind is not own.KEYWORD_ONLY
     ]
-    plain = ["-no-such-file", "-out.npz"][: len(places)]
+    plain = ["-no-such-file", "-out.npz", "-other"][: len(places)]
+    if verb == "neighbors":
+        plain = plain[:2]
     if verb == "edit" and name in ("in_place", "undo", "forget_undo"):
         plain = plain[:1]
     # The keyword is accepted, and then the file is missing.
@@ -220,6 +232,10 @@ def test_native_part_rejects_unknown_keywords(verb: str) -> None:
         "target": "b",
         "left": "a",
         "right": "b",
+        "edges": "b",
+        "lhs": "a",
+        "rhs": "b",
+        "relation": "r",
     }
     taken = inspect.signature(getattr(weighbridge, verb)).parameters
     plain = {name: value for name, value in given.items() if name in taken}

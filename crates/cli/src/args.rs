@@ -5,6 +5,7 @@ mod diff;
 mod edit;
 mod import;
 mod input;
+mod ranking;
 mod scan;
 mod seal;
 mod verify;
@@ -15,6 +16,7 @@ pub(crate) use diff::Diff;
 pub(crate) use edit::{Edit, InPlaceMode, Merge, Prefer, Shard, Writing};
 pub(crate) use import::Import;
 pub(crate) use input::Input;
+pub(crate) use ranking::{Evaluate, Neighbors, Rank};
 pub(crate) use scan::Scan;
 pub(crate) use seal::Seal;
 use std::sync::Arc;
@@ -274,6 +276,23 @@ pub(crate) enum Verb {
     /// Import edge lists into the input folders of PyTorch-BigGraph
     #[command(after_help = MORE, after_long_help = import::IMPORT_EXAMPLES)]
     Import(Box<Import>),
+    /// Rank the edges of a graph by a trained BigGraph checkpoint: MRR, hits, mean rank, AUC
+    #[command(
+        after_help = MORE,
+        after_long_help = ranking::EVALUATE_EXAMPLES,
+        mut_args(hide(&["from", "salvage", "names", "follow_virtual", "program"]))
+    )]
+    Evaluate(Box<Evaluate>),
+    /// Find the nearest rows of a table, or what a BigGraph relation predicts
+    #[command(after_help = MORE, after_long_help = ranking::NEIGHBORS_EXAMPLES)]
+    Neighbors(Box<Neighbors>),
+    /// Score one edge of a BigGraph relation, and rank it among all entities
+    #[command(
+        after_help = MORE,
+        after_long_help = ranking::RANK_EXAMPLES,
+        mut_args(hide(&["from", "salvage", "names", "follow_virtual", "program"]))
+    )]
+    Rank(Box<Rank>),
     /// Try the main verbs on small models that ship with the command
     #[command(
         after_help = "Examples:\n  weighbridge demo                  writes into the folder weighbridge-demo\n  \

@@ -90,6 +90,8 @@ fn name(verb: &Verb) -> &'static str {
         Verb::Checkpoint(_) => "checkpoint",
         Verb::Run(_) => "run",
         Verb::Import(_) => "import",
+        Verb::Evaluate(_) => "evaluate",
+        Verb::Rank(_) => "rank",
         _ => "this verb",
     }
 }
@@ -113,6 +115,12 @@ fn inputs(verb: &mut Verb) -> (Vec<&mut PathBuf>, Vec<&Path>) {
         Verb::Checkpoint(a) => (Vec::new(), vec![a.path.as_path()]),
         Verb::Run(a) => (Vec::new(), vec![a.path.as_path()]),
         Verb::Import(a) => (Vec::new(), a.inputs.iter().map(Path::new).collect()),
+        Verb::Evaluate(a) => {
+            let edges = a.filter.iter().chain([&a.edges]).map(PathBuf::as_path);
+            (Vec::new(), edges.chain([a.path.as_path()]).collect())
+        }
+        Verb::Neighbors(a) => (std::iter::once(&mut a.path).chain(&mut a.queries).collect(), Vec::new()),
+        Verb::Rank(a) => (Vec::new(), vec![a.path.as_path()]),
         Verb::Demo(_) | Verb::Completions(_) | Verb::Man(_) => (Vec::new(), Vec::new()),
     }
 }

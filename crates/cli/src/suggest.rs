@@ -62,8 +62,11 @@ pub(crate) fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::
     command.build();
     let called = arguments.iter().filter_map(|argument| argument.to_str());
     let called = called.map(str::to_owned).find(|word| command.find_subcommand(word).is_some());
-    let tip = verbs_tip(&command, &name)
-        .or_else(|| option_tip(command.find_subcommand(called.as_deref()?)?, &name, arguments));
+    let verb = called.as_deref().and_then(|called| command.find_subcommand(called));
+    let tip = verb
+        .and_then(|verb| other_name_tip(verb, &name))
+        .or_else(|| verbs_tip(&command, &name))
+        .or_else(|| setting_tip(verb?, &name, arguments));
     error.remove(ContextKind::Suggested);
     let is_similar = match error.get(ContextKind::SuggestedArg) {
         Some(ContextValue::String(similar)) => {
@@ -103,16 +106,22 @@ fn verbs_tip(command: &Command, name: &str) -> Option<String> {
     Some(format!("--{name} is an option of {verbs}"))
 }
 
-/// Returns the tip with the option of the verb for the name of a setting, or for the name that another tool has for it.
-fn option_tip(verb: &Command, name: &str, arguments: &[OsString]) -> Option<String> {
-    let has = |option: &str| verb.get_arguments().any(|own| own.get_long() == Some(option));
-    let other = OTHER_NAMES.iter().find(|(names, option, _)| names.contains(&name) && has(option));
-    if let Some((.., tip)) = other {
-        return Some((*tip).to_owned());
-    }
+fn has_option(verb: &Command, option: &str) -> bool {
+    verb.get_arguments().any(|own| own.get_long() == Some(option))
+}
+
+/// Returns the tip with the option of the verb for the name that another tool has for it.
+fn other_name_tip(verb: &Command, name: &str) -> Option<String> {
+    let is_other =
+        |(names, option, _): &&(&[&str], &str, &str)| names.contains(&name) && has_option(verb, option);
+    OTHER_NAMES.iter().find(is_other).map(|(.., tip)| (*tip).to_owned())
+}
+
+/// Returns the tip with `--set` for the name of a setting.
+fn setting_tip(verb: &Command, name: &str, arguments: &[OsString]) -> Option<String> {
     let key = name.replace('-', "_");
     let mut settings = registry().iter().flat_map(|format| format.info().settings);
-    if !has("set") || !settings.any(|setting| setting.name == key) {
+    if !has_option(verb, "set") || !settings.any(|setting| setting.name == key) {
         return None;
     }
     let words: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();

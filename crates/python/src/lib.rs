@@ -74,6 +74,8 @@ mod _weighbridge {
     #[pymodule_export]
     use crate::verbs::models::{checkpoint, program};
     #[pymodule_export]
+    use crate::verbs::ranking::{evaluate, neighbors, rank};
+    #[pymodule_export]
     use crate::verbs::writing::{convert, edit, merge, shard};
 
     /// Escapes control and invisible characters for display in a terminal.

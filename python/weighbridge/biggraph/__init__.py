@@ -8,6 +8,7 @@
 
 - `open` returns a `Checkpoint`: `Table`s, parameters of relations, optimizer state and `Config`;
 - `edges` and `buckets` return edges as arrays;
+- `evaluate` ranks edges by a checkpoint, and `rank` a single one; `weighbridge.neighbors` finds the nearest rows;
 - `CheckpointStore` writes versions from a training loop, and finds the version to resume from.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from typing import List
 
+from ..verbs import EvaluateReport, RankReport, evaluate, rank
 from .checkpoint import Checkpoint, open  # noqa: A004
 from .config import Config
 from .edges import Bucket, Edges, buckets, edges
@@ -27,9 +29,13 @@ __all__: List[str] = [
     "CheckpointStore",
     "Config",
     "Edges",
+    "EvaluateReport",
+    "RankReport",
     "Table",
     "Version",
     "buckets",
     "edges",
+    "evaluate",
     "open",
+    "rank",
 ]

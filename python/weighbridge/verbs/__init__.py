@@ -19,6 +19,7 @@ from .editing import EditReport, edit
 from .importing import ImportReport, import_edges
 from .looking import Info, Listing, Shown, StatsReport, info, ls, show, stats
 from .programs import ProgramReport, program
+from .ranking import EvaluateReport, NeighborsReport, RankReport, evaluate, neighbors, rank
 from .report import Finding, Loss, Report
 from .sealing import SealReport, seal
 from .versions import StoreReport, checkpoint
@@ -27,13 +28,16 @@ __all__ = [
     "Conversion",
     "DiffReport",
     "EditReport",
+    "EvaluateReport",
     "Finding",
     "ImportReport",
     "Info",
     "Listing",
     "Loss",
     "MergeReport",
+    "NeighborsReport",
     "ProgramReport",
+    "RankReport",
     "Report",
     "SaveReport",
     "ScanReport",
@@ -47,11 +51,14 @@ __all__ = [
     "convert",
     "diff",
     "edit",
+    "evaluate",
     "import_edges",
     "info",
     "ls",
     "merge",
+    "neighbors",
     "program",
+    "rank",
     "scan",
     "scan_rules",
     "seal",

@@ -69,6 +69,7 @@ codes! {
         NamesNotHashed = "names-not-hashed",
         NamesNotUtf8 = "names-not-utf8",
         NamesOfState = "names-of-state",
+        NanScores = "nan-scores",
         NativeByteOrder = "native-byte-order",
         NoGlobalEmbedding = "no-global-embedding",
         NoNames = "no-names",

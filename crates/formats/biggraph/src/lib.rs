@@ -31,6 +31,9 @@
 //! | `write` | files of a folder from an index |
 //! | `check` | faults that upstream finds late or never |
 //! | `partitions` | partition counts of entity types |
+//! | `scores` | scores of pairs of rows, as the trained model computes them |
+//! | `evaluate` | ranks of edges, and metrics |
+//! | `neighbors` | nearest rows, and predictions of a relation |
 //! | `scan` | pickles that BigGraph would load |
 //! | [`store`] | crash-safe folders of versions |
 
@@ -41,9 +44,11 @@ pub mod config;
 mod detect;
 pub mod edges;
 mod effective_config;
+mod evaluate;
 pub mod import;
 mod init_embeddings;
 mod layout;
+mod neighbors;
 mod options;
 mod partitions;
 mod read;
@@ -51,6 +56,7 @@ mod retype;
 mod rows;
 #[cfg(feature = "scan")]
 mod scan;
+mod scores;
 mod state;
 pub mod store;
 mod text;
@@ -61,11 +67,17 @@ pub use add_entities::add_entities;
 pub(crate) use align::add_edge_meaning;
 pub use align::align;
 pub(crate) use effective_config::text_in_file;
+pub use evaluate::{
+    EdgeRank, EvaluateOptions, Evaluation, HITS, Metrics, Negatives, RelationMetrics, SideRank, evaluate,
+    rank,
+};
 pub use init_embeddings::{InitEmbeddings, init_embeddings};
 pub use layout::FileName;
+pub use neighbors::{Neighbor, NeighborOptions, Neighbors, Queries, neighbors};
 pub use options::ReadOptions;
 pub use partitions::Partitions;
-pub use transforms::{AddEntities, WithGlobal};
+pub use scores::Comparator;
+pub use transforms::{AddEntities, WithGlobal, read_name_list};
 pub(crate) use write::is_edge_list;
 pub use write::version_file;
 

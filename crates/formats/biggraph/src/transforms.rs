@@ -31,31 +31,39 @@ pub struct AddEntities {
 }
 
 impl AddEntities {
-    /// Reads the names from a file: a JSON array of strings, or one name per line.
+    /// Reads the names from a file, as [`read_name_list`].
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Corrupt`] for an invalid list, `empty-name` for an
-    /// empty name; [`weighbridge_core::Kind::Limit`] for a file above the limits.
+    /// As [`read_name_list`].
     pub fn read(entity: impl Into<String>, path: &Path, seed: u64, limits: &Limits) -> Result<Self> {
-        let source: SourceRef = Arc::new(FileSource::open(path)?);
-        let mut names = RowNameList::new();
-        let head = read_vec(&*source, 0, source.len().min(HEAD))?;
-        if head.trim_ascii_start().starts_with(b"[") {
-            text::read_names(&source, limits, None, &mut names)?;
-        } else {
-            Limits::check_part("bytes of names", "header_bytes", source.len(), limits.header_bytes, 1)?;
-            let text = String::from_utf8(read_vec(&*source, 0, source.len())?)
-                .map_err(|_| Error::corrupt("not-utf8", "the names are not UTF-8").in_file(source.label()))?;
-            text.lines().for_each(|name| names.push(name));
-        }
-        if let Some(row) = names.iter().position(str::is_empty) {
-            return Err(Error::corrupt("empty-name", "an entity name is empty")
-                .in_file(source.label())
-                .found(format_args!("name {} of {}", row + 1, names.len()))
-                .hint("write one name per line, without empty lines; or a JSON array of names"));
-        }
-        Ok(Self { entity: entity.into(), names, seed })
+        Ok(Self { entity: entity.into(), names: read_name_list(path, limits)?, seed })
     }
+}
+
+/// Reads names from a file: a JSON array of strings, or one name per line.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Corrupt`] for an invalid list, `empty-name` for an
+/// empty name; [`weighbridge_core::Kind::Limit`] for a file above the limits.
+pub fn read_name_list(path: &Path, limits: &Limits) -> Result<RowNameList> {
+    let source: SourceRef = Arc::new(FileSource::open(path)?);
+    let mut names = RowNameList::new();
+    let head = read_vec(&*source, 0, source.len().min(HEAD))?;
+    if head.trim_ascii_start().starts_with(b"[") {
+        text::read_names(&source, limits, None, &mut names)?;
+    } else {
+        Limits::check_part("bytes of names", "header_bytes", source.len(), limits.header_bytes, 1)?;
+        let text = String::from_utf8(read_vec(&*source, 0, source.len())?)
+            .map_err(|_| Error::corrupt("not-utf8", "the names are not UTF-8").in_file(source.label()))?;
+        text.lines().for_each(|name| names.push(name));
+    }
+    if let Some(row) = names.iter().position(str::is_empty) {
+        return Err(Error::corrupt("empty-name", "an entity name is empty")
+            .in_file(source.label())
+            .found(format_args!("name {} of {}", row + 1, names.len()))
+            .hint("write one name per line, without empty lines; or a JSON array of names"));
+    }
+    Ok(names)
 }
 
 impl IndexTransform for AddEntities {

@@ -160,6 +160,11 @@ impl<'py> Given<'py> {
         self.value(name)?.map(|value| self.word(&value)).transpose()
     }
 
+    /// Bytes.
+    pub(crate) fn bytes(&self, name: &'static str) -> PyResult<Option<Vec<u8>>> {
+        self.value(name)?.map(|value| value.extract()).transpose()
+    }
+
     /// One text value or several.
     pub(crate) fn texts(&self, name: &'static str) -> PyResult<Vec<String>> {
         let Some(value) = self.value(name)? else { return Ok(Vec::new()) };

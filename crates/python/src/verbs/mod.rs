@@ -8,12 +8,14 @@
 //! | `writing` | `convert`, `edit`, `shard`, `merge` |
 //! | `importing` | `import_edges` |
 //! | `models` | `program`, `checkpoint` |
+//! | `ranking` | `evaluate`, `neighbors`, `rank` |
 
 pub(crate) mod checking;
 mod given;
 pub(crate) mod importing;
 pub(crate) mod looking;
 pub(crate) mod models;
+pub(crate) mod ranking;
 pub(crate) mod writing;
 
 use crate::index::Opening;

@@ -14,6 +14,8 @@
 //! - [`verify`](mod@verify): integrity and consistency;
 //! - [`mod@list`]: tensors, one row each; [`several`]: combined verdicts of several paths;
 //! - `import`: edge lists into BigGraph's input folders;
+//! - `evaluate`: ranks of the edges of a graph, by a PyTorch-BigGraph checkpoint;
+//! - `neighbors`: nearest rows of a table;
 //! - `versions`: versions in a PyTorch-BigGraph folder;
 //! - [`values`]: option values such as sizes, types and pairs;
 //! - `scan`: code that runs, or source code that leaks, when a file is loaded elsewhere;
@@ -28,6 +30,8 @@ mod convert;
 mod decode;
 pub mod diff;
 pub mod edit;
+#[cfg(feature = "biggraph")]
+pub mod evaluate;
 pub mod hash;
 #[cfg(feature = "biggraph")]
 pub mod import;
@@ -35,6 +39,8 @@ pub mod info;
 mod inputs;
 pub mod list;
 pub mod merge;
+#[cfg(feature = "biggraph")]
+pub mod neighbors;
 mod parallel;
 pub mod program;
 #[cfg(feature = "scan")]

@@ -335,7 +335,7 @@ fn by_row_name<'a>(checkpoint: &'a Checkpoint, text: &str) -> Option<Result<(&'a
 }
 
 /// Returns the row of a table with that name. Several rows of one name are an error.
-fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, row_name: &str) -> Result<usize> {
+pub(super) fn row_of(checkpoint: &Checkpoint, entry: &TensorEntry, row_name: &str) -> Result<usize> {
     let relations = formats::ALL.iter().find_map(|format| format.row_names(checkpoint, entry));
     let list = match (&entry.row_names, relations) {
         (Some(names), _) => Some(names.read()?),

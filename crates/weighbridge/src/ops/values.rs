@@ -1,5 +1,7 @@
 //! Option values in text form: sizes, element types, pairs.
 
+#[cfg(feature = "biggraph")]
+use crate::formats::biggraph::{Comparator, Negatives};
 #[cfg(feature = "scan")]
 use crate::ops::scan::Category;
 #[cfg(feature = "seal")]
@@ -43,6 +45,32 @@ pub fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err("expected a number of 1 or more".to_owned()),
         Ok(number) => Ok(number),
+    }
+}
+
+/// Parses a comparator.
+///
+/// # Errors
+/// A text with the valid comparators.
+#[cfg(feature = "biggraph")]
+pub fn comparator(text: &str) -> Result<Comparator, String> {
+    let all = || Comparator::ALL.map(Comparator::name).join(", ");
+    Comparator::from_name(text).ok_or_else(|| format!("expected one of {}", all()))
+}
+
+/// Parses the negatives of an evaluation: `all`, `partition`, or a number of random entities.
+///
+/// # Errors
+/// A text with the expected form.
+#[cfg(feature = "biggraph")]
+pub fn negatives(text: &str) -> Result<Negatives, String> {
+    match text {
+        "all" => Ok(Negatives::All),
+        "partition" => Ok(Negatives::Partition),
+        _ => match text.parse() {
+            Ok(count @ 1..) => Ok(Negatives::Sampled(count)),
+            _ => Err("expected all, partition, or a number of 1 or more".to_owned()),
+        },
     }
 }
 

@@ -8,6 +8,7 @@ mod biggraph_change;
 mod biggraph_damaged;
 mod biggraph_edge_list;
 mod biggraph_entities;
+mod biggraph_evaluate;
 mod biggraph_golden;
 mod biggraph_write;
 mod cast;

@@ -503,7 +503,7 @@ fn options_that_do_not_fit_are_refused() {
     let other = dir.path().join("other");
     assert_eq!(import.run(&other).unwrap_err().code().as_str(), "edge-columns");
     import.config.entities[0].1.featurized = true;
-    assert_eq!(import.run(&other).unwrap_err().code().as_str(), "featurized");
+    assert_eq!(import.run(&other).unwrap_err().code().as_str(), "featurised");
     let import = import_of(dir.path(), &graph_config([2000, 2000], false), [&[], &[]]);
     assert_eq!(import.run(&other).unwrap_err().code().as_str(), "too-many-buckets");
     let work = dir.path().join(".other.import");

@@ -1,0 +1,183 @@
+//! Evaluation of a PyTorch-BigGraph checkpoint on edges, and the rank of one edge.
+
+use super::neighbors::{opened, row_name, row_of_query};
+use crate::checkpoint::{Checkpoint, Note, TensorEntry};
+use crate::error::Result;
+use crate::formats::biggraph::{
+    EvaluateOptions as Settings, Evaluation, HITS, Metrics, Negatives, SideRank, evaluate as evaluation,
+    rank as ranked,
+};
+use crate::formats::{OpenOptions, open_with};
+use crate::phrase::{Face, Worded};
+use serde_json::{Value as Json, json};
+use std::path::{Path, PathBuf};
+
+/// Options of [`evaluate`].
+#[derive(Debug, Clone, Default)]
+pub struct EvaluateOptions {
+    /// The options for opening the checkpoint.
+    pub open: OpenOptions,
+    /// Folders of edges excluded from the negatives.
+    pub filter: Vec<PathBuf>,
+    /// Candidates, threads, memory, progress.
+    pub settings: Settings,
+}
+
+/// Result of [`evaluate`].
+#[derive(Debug, Clone)]
+pub struct EvaluateReport {
+    /// The checkpoint.
+    pub path: String,
+    /// The edges.
+    pub edges: String,
+    /// The edges excluded from the negatives.
+    pub filter: Vec<String>,
+    /// The candidates.
+    pub negatives: Negatives,
+    /// The random seed.
+    pub seed: u64,
+    /// The metrics.
+    pub evaluation: Evaluation,
+}
+
+/// Evaluates the checkpoint at `path` on the edges at `edges`.
+///
+/// # Errors
+/// As [`crate::formats::biggraph::evaluate`]; and errors of opening.
+pub fn evaluate(path: &Path, edges: &Path, options: &EvaluateOptions) -> Result<EvaluateReport> {
+    let checkpoint = opened(path, &options.open)?;
+    let plain = edge_options(&options.open);
+    let edges = open_with(edges, &plain)?;
+    let filter = options.filter.iter().map(|path| open_with(path, &plain)).collect::<Result<Vec<_>>>()?;
+    let filter: Vec<&Checkpoint> = filter.iter().collect();
+    let evaluation = evaluation(&checkpoint, &edges, &filter, &options.settings)?;
+    Ok(EvaluateReport {
+        path: checkpoint.label,
+        edges: edges.label.clone(),
+        filter: filter.iter().map(|edges| edges.label.clone()).collect(),
+        negatives: options.settings.negatives,
+        seed: options.settings.seed,
+        evaluation,
+    })
+}
+
+/// Options for opening edges: entity counts and the configuration are those of the checkpoint.
+fn edge_options(open: &OpenOptions) -> OpenOptions {
+    OpenOptions { limits: open.limits.clone(), lenient: open.lenient, ..OpenOptions::default() }
+}
+
+impl EvaluateReport {
+    /// Returns the document of `evaluate --json`; see the book.
+    pub fn to_json(&self) -> Json {
+        let (negatives, sample) = match self.negatives {
+            Negatives::All => ("all", None),
+            Negatives::Partition => ("partition", None),
+            Negatives::Sampled(count) => ("sample", Some(count)),
+        };
+        let relation = |relation: &crate::formats::biggraph::RelationMetrics| json!({"number": relation.number, "name": relation.name, "metrics": metrics_json(&relation.metrics)});
+        json!({
+            "path": self.path,
+            "edges": self.edges,
+            "filter": self.filter,
+            "negatives": negatives,
+            "sample": sample,
+            "seed": self.seed,
+            "metrics": metrics_json(&self.evaluation.all),
+            "relations": self.evaluation.relations.iter().map(relation).collect::<Json>(),
+            "notes": self.evaluation.notes.iter().map(Note::to_json).collect::<Json>(),
+        })
+    }
+}
+
+impl Worded for EvaluateReport {
+    fn word(&mut self, face: Face<'_>) {
+        self.evaluation.notes.word(face);
+    }
+}
+
+/// `null` for values that are undefined, such as those of no edges.
+fn metrics_json(metrics: &Metrics) -> Json {
+    let hits: serde_json::Map<String, Json> =
+        HITS.iter().zip(metrics.hits).map(|(most, hits)| (most.to_string(), json!(hits))).collect();
+    json!({
+        "edges": metrics.edges,
+        "mrr": metrics.mrr,
+        "hits": hits,
+        "mean_rank": metrics.mean_rank,
+        "auc": metrics.auc,
+    })
+}
+
+/// Result of [`rank`].
+#[derive(Debug, Clone)]
+pub struct RankReport {
+    /// The checkpoint.
+    pub path: String,
+    /// Number of the relation.
+    pub relation: u32,
+    /// Name of the relation, if known.
+    pub relation_name: Option<String>,
+    /// The left and the right side.
+    pub sides: [RankedSide; 2],
+}
+
+/// Ranked side of an edge.
+#[derive(Debug, Clone)]
+pub struct RankedSide {
+    /// The table.
+    pub table: String,
+    /// Row.
+    pub row: u64,
+    /// Row name, if known.
+    pub name: Option<String>,
+    /// Score and rank.
+    pub rank: SideRank,
+}
+
+/// Ranks one edge of a relation among all candidates. Its sides are rows, such as `user["alice"]` or `user[7]`.
+///
+/// # Errors
+/// As [`crate::formats::biggraph::rank`]; [`crate::Kind::Mismatch`] for tables that are not those of the relation; and errors of
+/// opening and of the rows.
+pub fn rank(
+    path: &Path,
+    relation: &str,
+    sides: [&str; 2],
+    open: &OpenOptions,
+    settings: &Settings,
+) -> Result<RankReport> {
+    let checkpoint = opened(path, open)?;
+    let rows = [row_of_query(&checkpoint, sides[0])?, row_of_query(&checkpoint, sides[1])?];
+    let found = ranked(&checkpoint, relation, rows, settings)?;
+    let side = |(entry, row): (&TensorEntry, u64), rank| {
+        Ok(RankedSide { table: entry.name(), row, name: row_name(entry, row)?, rank })
+    };
+    Ok(RankReport {
+        relation: found.relation,
+        relation_name: found.name,
+        sides: [side(rows[0], found.lhs)?, side(rows[1], found.rhs)?],
+        path: checkpoint.label,
+    })
+}
+
+impl RankReport {
+    /// Returns the document of `rank --json`; see the book.
+    pub fn to_json(&self) -> Json {
+        let side = |side: &RankedSide| {
+            json!({
+                "table": side.table,
+                "row": side.row,
+                "name": side.name,
+                "score": super::number_json(f64::from(side.rank.score)),
+                "rank": side.rank.rank,
+                "negatives": side.rank.negatives,
+            })
+        };
+        json!({
+            "path": self.path,
+            "relation": {"number": self.relation, "name": self.relation_name},
+            "lhs": side(&self.sides[0]),
+            "rhs": side(&self.sides[1]),
+        })
+    }
+}

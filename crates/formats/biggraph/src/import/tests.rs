@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods)]
+
 use super::*;
 use crate::BigGraph;
 use std::collections::{BTreeMap, HashMap};

@@ -282,7 +282,7 @@ fn quoted(text: &mut [u8], range: Range<usize>, take: &mut impl FnMut(Range<usiz
     let is_whole = matches!(result, csv_core::ReadRecordResult::InputEmpty)
         && matches!(done, csv_core::ReadRecordResult::Record)
         && read == line.len()
-        && memchr::memchr_iter(b'"', &line).count() % 2 == 0;
+        && memchr::memchr_iter(b'"', &line).count().is_multiple_of(2);
     if !is_whole {
         return Err(BadLine::Quote);
     }

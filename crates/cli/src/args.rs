@@ -185,7 +185,7 @@ pub(crate) enum Verb {
                             weighbridge scan a.pt b.pt models/          several paths, one report each\n  \
                             weighbridge scan model/ --sarif > scan.sarif    for code scanning tools\n  \
                             weighbridge scan --list-rules               every rule with its meaning\n\n\
-                            Exit codes: 0 clean, 1 something was found, 2 unreadable, 3 a part could not be checked.",
+                            Exit codes: 0 no errors (there may be warnings), 1 errors, 2 unreadable, 3 a part could not be checked.",
         mut_args(hide(&["names", "salvage", "at", "entities", "config", "program"]))
     )]
     Scan(Scan),

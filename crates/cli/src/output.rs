@@ -27,7 +27,7 @@ const MAX_GROUPS: usize = 20;
 const SHOWN_SUBJECTS: usize = 3;
 /// Maximum further places of one finding in text.
 const PLACES: usize = 2;
-const BAD: Style = AnsiColor::Red.on_default().effects(Effects::BOLD);
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().effects(Effects::BOLD);
 const GOOD: Style = AnsiColor::Green.on_default().effects(Effects::BOLD);
 pub(crate) const ODD: Style = AnsiColor::Yellow.on_default().effects(Effects::BOLD);
 
@@ -143,7 +143,7 @@ impl Output {
         // The numbers of an error differ from tensor to tensor; JSON has them.
         fn reason(loss: &Loss) -> &str {
             let detail: &str = &loss.detail;
-            detail.split_once("; expected ").map_or(detail, |(reason, _)| reason)
+            detail.split_once("; expected: ").map_or(detail, |(reason, _)| reason)
         }
         while let Some(loss) = named.next() {
             text.push_str(&format!("`{}`", loss.subject));

@@ -147,7 +147,7 @@ impl Finding {
         let mut text = error.message().to_owned();
         for (word, part) in [("expected", error.expected_text()), ("found", error.found_text())] {
             if let Some(part) = part {
-                text.push_str(&format!("; {word} {part}"));
+                text.push_str(&format!("; {word}: {part}"));
             }
         }
         Some(Self {
@@ -225,7 +225,7 @@ mod tests {
         let damage = Error::corrupt("truncated", "short").at(7).found(3).on_tensor("w");
         let finding = Finding::from_error(&damage).unwrap();
         assert_eq!((finding.severity, finding.offset), (Severity::Error, Some(7)));
-        assert_eq!(finding.text, "short; found 3");
+        assert_eq!(finding.text, "short; found: 3");
         let unknown = Finding::from_error(&Error::unsupported("x", "y")).unwrap();
         assert_eq!(unknown.severity, Severity::Unchecked);
         assert!(Finding::from_error(&Error::usage("x", "y")).is_none());

@@ -42,9 +42,13 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
     for step in &report.done {
         writeln!(output, "{}", describe(step))?;
     }
-    show(&report.state, &report.damaged, output)?;
     if report.is_nothing() {
-        output.warning("warning:", "the folder contains no version of a checkpoint")?;
+        let folder = path_text(&args.path);
+        let text =
+            format!("no version of a checkpoint in {folder}: give the folder with checkpoint_version.txt");
+        output.warning("warning:", &text)?;
+    } else {
+        show(&report.state, &report.damaged, output)?;
     }
     if let Err(error) = report.state.current() {
         output.warning("error:", error.message())?;

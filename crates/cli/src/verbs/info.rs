@@ -18,6 +18,8 @@ const SHOWN_TEXT: usize = 200;
 
 /// Role of tensors that are not trained.
 const BUFFER: &str = "buffer";
+/// Label of parameters that are buffers by their names or dtypes: a guess.
+const GUESSED_BUFFER: &str = "buffer (by name)";
 
 /// Maximum tied tensors in text; JSON has all.
 const SHOWN_TIES: usize = 3;
@@ -74,13 +76,7 @@ fn roles(info: &info::Info) -> Vec<(&'static str, Tally)> {
             tally.tensors = tally.tensors.saturating_sub(info.buffers.tensors);
             tally.bytes = tally.bytes.saturating_sub(info.buffers.bytes);
         }
-        match roles.iter_mut().find(|(role, _)| *role == BUFFER) {
-            Some((_, tally)) => {
-                tally.tensors += info.buffers.tensors;
-                tally.bytes += info.buffers.bytes;
-            }
-            None => roles.push((BUFFER, info.buffers)),
-        }
+        roles.push((GUESSED_BUFFER, info.buffers));
     }
     roles.retain(|(_, tally)| tally.tensors > 0);
     roles
@@ -115,8 +111,11 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
     line("tensors", human_count(info.total.tensors))?;
     if info.total.tensors > 0 {
         let mut without = Vec::new();
-        if let Some((_, buffers)) = roles(info).iter().find(|(role, _)| *role == BUFFER) {
-            without.push(human_counted(buffers.tensors, "buffer"));
+        let roles = roles(info);
+        let buffers = roles.iter().filter(|(role, _)| [BUFFER, GUESSED_BUFFER].contains(role));
+        let buffers: u64 = buffers.map(|(_, tally)| tally.tensors).sum();
+        if buffers > 0 {
+            without.push(human_counted(buffers, "buffer"));
         }
         if !info.tied.is_empty() {
             without.push(human_counted(info.tied.len() as u64, "tied tensor"));
@@ -140,7 +139,7 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
         for (name, tally) in dtypes {
             line("", format!("{DIM}{name}: {}{DIM:#}", count(tally)))?;
         }
-        for (role, tally) in roles(info) {
+        for (role, tally) in roles {
             line("", format!("{DIM}{role}: {}{DIM:#}", count(&tally)))?;
         }
     }

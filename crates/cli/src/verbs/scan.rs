@@ -2,7 +2,7 @@
 
 use crate::args::{Common, Scan};
 use crate::flags::flags;
-use crate::output::{DIM, HEADING, MAX_ROWS, Output, dangerous, human_counted, scan_verdict};
+use crate::output::{BAD, DIM, HEADING, MAX_ROWS, Output, dangerous, human_counted, scan_verdict};
 use crate::several::{self, Report};
 use crate::streams::shown_of;
 use crate::{Failure, Outcome};
@@ -92,6 +92,10 @@ impl Report for ScanReport {
     }
 
     fn word(verdict: Verdict) -> String {
+        // After a number of paths.
+        if verdict == Verdict::Unsound {
+            return format!("{BAD}with problems{BAD:#}");
+        }
         scan_verdict(verdict)
     }
 }
@@ -166,8 +170,9 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
         let files = human_counted(report.files.len(), "file");
         writeln!(
             output,
-            "{HEADING}verdict  {HEADING:#} {}  {files}: {counts}",
-            scan_verdict(report.verdict)
+            "{HEADING}verdict  {HEADING:#} {}{}  {files}: {counts}",
+            scan_verdict(report.verdict),
+            warned(report.files.iter().map(warnings).sum())
         )?;
         let found = report.files.iter().filter(|file| file.verdict() == Verdict::Unsound);
         output.first_rows(found, |output, file| {
@@ -208,11 +213,21 @@ fn headline(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
             Some(finding) => format!(": {}", escape(&finding.text)),
             None => format!(" ({})", categories.join(", ")),
         },
-        (_, Some(format)) => format!(" ({format})"),
-        (_, None) => " (unknown format)".to_owned(),
+        (_, Some(format)) => format!("{} ({format})", warned(warnings(file))),
+        (_, None) => format!("{} (unknown format)", warned(warnings(file))),
     };
     let word = if running(file).next().is_some() { dangerous() } else { scan_verdict(verdict) };
     writeln!(output, "{HEADING}{label}:{HEADING:#} {word}{why}")
+}
+
+/// Number of warnings on a file.
+fn warnings(file: &ScannedFile) -> usize {
+    file.scan.findings.iter().filter(|finding| finding.severity == Severity::Warning).count()
+}
+
+/// Returns the number of warnings, for a verdict that does not tell of them.
+fn warned(count: usize) -> String {
+    if count == 0 { String::new() } else { format!(", {}", human_counted(count, "warning")) }
 }
 
 /// Findings of code that runs when the file is loaded or used.

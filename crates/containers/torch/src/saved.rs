@@ -360,7 +360,7 @@ impl Saved {
             Storages::Legacy(legacy) => legacy.storages.get(wanted.key).cloned(),
         };
         let missing = || {
-            let text = format!("storage {} is missing from the file", escape(wanted.key));
+            let text = format!("storage {} is missing or damaged", escape(wanted.key));
             Error::corrupt("torch-storage-missing", text)
         };
         found.ok_or_else(missing)

@@ -90,7 +90,7 @@ fn description(error: &Error) -> String {
     let mut text = error.message().to_owned();
     for (word, part) in [("expected", error.expected_text()), ("found", error.found_text())] {
         if let Some(part) = part {
-            text.push_str(&format!("; {word} {part}"));
+            text.push_str(&format!("; {word}: {part}"));
         }
     }
     text
@@ -170,9 +170,9 @@ impl Damage {
 impl Lost {
     fn place_and_text(&self) -> String {
         match (self.offset, &self.file) {
-            (Some(offset), Some(file)) => format!("{} (offset {offset} of {})", self.text, escape(file)),
+            (Some(offset), Some(file)) => format!("{} (at offset {offset} of {})", self.text, escape(file)),
             (None, Some(file)) => format!("{} ({})", self.text, escape(file)),
-            (Some(offset), None) => format!("{} (offset {offset})", self.text),
+            (Some(offset), None) => format!("{} (at offset {offset})", self.text),
             (None, None) => self.text.clone(),
         }
     }
@@ -212,12 +212,12 @@ impl Checkpoint {
         let mut named = HashSet::new();
         for lost in damage.lost.iter().take(MAX_NAMED).filter(|lost| named.insert((&lost.name, lost.offset)))
         {
-            let text = format!("{} was not recovered: {}", lost.name, lost.place_and_text());
+            let text = format!("{} is damaged: {}", lost.name, lost.place_and_text());
             notes.push(Note::omission("missing-damaged", text));
         }
         let more = damage.lost.len().saturating_sub(MAX_NAMED);
         if more > 0 {
-            notes.push(Note::omission("missing-damaged", format!("and {more} more were not recovered")));
+            notes.push(Note::omission("missing-damaged", format!("and {more} more are damaged")));
         }
         if unproved > 0 {
             let text = format!(
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!((damage.code.as_str(), damage.offset, damage.expected), ("truncated", Some(80), Some(2)));
         let codes: Vec<_> = checkpoint.notes.iter().map(|note| (note.code.as_str(), note.omission)).collect();
         assert_eq!(codes, [("damaged", true), ("missing-damaged", true)]);
-        assert!(checkpoint.notes[1].text.starts_with("b\\u{7} was not recovered: the file ends; found 3"));
+        assert!(checkpoint.notes[1].text.starts_with("b\\u{7} is damaged: the file ends; found: 3"));
         assert!(checkpoint.metadata.get(Metadata::SALVAGED_KEY).is_some());
         let losses = damage.losses();
         assert_eq!(

@@ -10,6 +10,9 @@ use twox_hash::XxHash3_64;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{Source, SourceRef, read_vec, to_usize};
 
+/// Maximum number of relations that an error names.
+const MAX_NAMED: usize = 5;
+
 /// Meaning of the names of an edge.
 #[derive(Debug)]
 pub(super) struct Schema {
@@ -108,7 +111,14 @@ impl<'s> Segment<'s> {
         let (relation, rel) = match (&schema.relations, edge.rel) {
             (Some(known), Some(field)) => {
                 let found = known.get(named(field));
-                let unknown = || BadLine::Relation(String::from_utf8_lossy(named(field)).into_owned());
+                let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+                let unknown = || {
+                    let mut all: Vec<(&u32, &Vec<u8>)> =
+                        known.iter().map(|(name, index)| (index, name)).collect();
+                    all.sort_unstable();
+                    let known = all.iter().take(MAX_NAMED).map(|(_, name)| text(name)).collect();
+                    BadLine::Relation { found: text(named(field)), known }
+                };
                 let index = *found.ok_or_else(unknown)?;
                 (index as usize, u64::from(index))
             }

@@ -148,7 +148,7 @@ pub(super) enum BadLine {
     /// A weight that is not a number.
     Weight(String),
     /// A relation that the configuration does not have.
-    Relation(String),
+    Relation { found: String, known: Vec<String> },
     /// A quote that does not end in the line, or text beside one.
     Quote,
     /// Not N-Triples.
@@ -168,8 +168,9 @@ impl BadLine {
                     .found(found);
                 if *has_tab || *found > 1 {
                     error.hint(phrase![
-                        Opt::Columns.any("NAMES"),
-                        " tells the columns in their order, and - for a column that is not read"
+                        "name the columns in their order, such as ",
+                        Opt::Columns.with("lhs,rel,rhs,weight"),
+                        "; - is a column that is not read"
                     ])
                 } else {
                     error.hint(phrase![
@@ -182,10 +183,14 @@ impl BadLine {
             }
             Self::EmptyName => bad("the line has an empty name").expected("a name in each column"),
             Self::Weight(text) => bad("the weight is not a number").expected("a number").found(text),
-            Self::Relation(name) => bad("the relation is not in the configuration")
-                .expected("the name of one of its relations")
-                .found(name)
-                .hint("add the relation to the configuration, or set dynamic_relations there"),
+            Self::Relation { found, known } => bad("the relation is not in the configuration")
+                .expected(known.join(", "))
+                .found(found)
+                .hint(phrase![
+                    "if this is no relation, name the columns in their order, such as ",
+                    Opt::Columns.with("lhs,rel,rhs"),
+                    "; else add it to the configuration, or set dynamic_relations there"
+                ]),
             Self::Quote => bad("a quoted value does not end in its line")
                 .expected("a closing quote before the next comma or the end of the line"),
             Self::Triple(what) => bad("the line is not an N-Triples statement").expected(what),

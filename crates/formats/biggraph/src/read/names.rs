@@ -7,7 +7,7 @@ use super::entities::relations;
 use super::{notes, parallel};
 use crate::ReadOptions;
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note, Role, RowNamesRef, Value};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
@@ -385,13 +385,27 @@ pub(super) fn entities_of_edges(
     Ok(Entities::of(&parent)?.map(|entities| (entities, "the parent folder".to_owned())))
 }
 
+/// Text of a path without `x/..`.
+fn plain(path: &Path) -> String {
+    let mut parts: Vec<Component<'_>> = Vec::new();
+    for part in path.components() {
+        match (part, parts.last()) {
+            (Component::ParentDir, Some(Component::Normal(_))) => {
+                parts.pop();
+            }
+            (part, _) => parts.push(part),
+        }
+    }
+    parts.iter().collect::<PathBuf>().display().to_string()
+}
+
 /// First of these folders that contains entities; the folder itself comes last.
 fn find(folder: &FolderRef, ways: Vec<PathBuf>) -> Result<Option<(Entities, String)>> {
     for way in ways {
         if let Some(found) = folder.beside(&way)?
             && let Some(entities) = Entities::of(&found)?
         {
-            return Ok(Some((entities, way.display().to_string())));
+            return Ok(Some((entities, plain(&Path::new(folder.label()).join(&way)))));
         }
     }
     Ok(Entities::of(folder)?.map(|entities| (entities, "the same folder".to_owned())))

@@ -299,7 +299,7 @@ impl Lines {
         error
             .in_file(self.source.label())
             .at(offset)
-            .hint(format_args!("line {}", self.first_line.saturating_add(row)))
+            .within(format_args!("line {}", self.first_line.saturating_add(row)))
     }
 
     /// Name at the start of a line.

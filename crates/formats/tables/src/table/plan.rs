@@ -47,9 +47,9 @@ pub(crate) fn plan(checkpoint: &Checkpoint, form: &Form<'_>) -> Result<WritePlan
     for (tensor, name) in checkpoint.tensors.iter().zip(names) {
         if tensor.role.is_state() {
             let detail = phrase![
-                "a table has no place for optimizer state, which is selected with its parameter; ",
+                "a table has no place for optimizer state; with ",
                 Opt::NoState,
-                " leaves it out"
+                " its omission is not a loss"
             ];
             losses.push(Loss::new("state-dropped", tensor.name(), detail));
         } else if let Some(table) = Table::new(tensor).filter(is_table) {

@@ -108,7 +108,7 @@ fn ends(what: &str, program: &[Endpoint], graph: &[Endpoint], differences: &mut 
 
 #[cfg(not(feature = "tract"))]
 fn run(_: &Path) -> Option<String> {
-    Some("this build lacks the feature `tract`".to_owned())
+    Some("this build has no ONNX runtime; one with the feature `tract` has it".to_owned())
 }
 
 /// Runs the graph once in tract.

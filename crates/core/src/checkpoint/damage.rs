@@ -163,17 +163,23 @@ impl Damage {
                 format!("its tensors are not known by name: {}", self.text),
             )];
         }
-        self.lost.iter().map(|lost| Loss::new(CODE, &lost.name, lost.place_and_text())).collect()
+        // The place comes last: reports name tensors with the same damage together.
+        let loss = |lost: &Lost| match lost.place() {
+            place if place.is_empty() => Loss::new(CODE, &lost.name, lost.text.clone()),
+            place => Loss::new(CODE, &lost.name, format!("{} ({})", lost.text, place.trim_start())),
+        };
+        self.lost.iter().map(loss).collect()
     }
 }
 
 impl Lost {
-    fn place_and_text(&self) -> String {
+    /// Place of the damage, with a blank first.
+    fn place(&self) -> String {
         match (self.offset, &self.file) {
-            (Some(offset), Some(file)) => format!("{} (at offset {offset} of {})", self.text, escape(file)),
-            (None, Some(file)) => format!("{} ({})", self.text, escape(file)),
-            (Some(offset), None) => format!("{} (at offset {offset})", self.text),
-            (None, None) => self.text.clone(),
+            (Some(offset), Some(file)) => format!(" at offset {offset} of {}", escape(file)),
+            (None, Some(file)) => format!(" in {}", escape(file)),
+            (Some(offset), None) => format!(" at offset {offset}"),
+            (None, None) => String::new(),
         }
     }
 }
@@ -212,7 +218,7 @@ impl Checkpoint {
         let mut named = HashSet::new();
         for lost in damage.lost.iter().take(MAX_NAMED).filter(|lost| named.insert((&lost.name, lost.offset)))
         {
-            let text = format!("{} is damaged: {}", lost.name, lost.place_and_text());
+            let text = format!("{} is damaged{}: {}", lost.name, lost.place(), lost.text);
             notes.push(Note::omission("missing-damaged", text));
         }
         let more = damage.lost.len().saturating_sub(MAX_NAMED);
@@ -255,7 +261,9 @@ mod tests {
         assert_eq!((damage.code.as_str(), damage.offset, damage.expected), ("truncated", Some(80), Some(2)));
         let codes: Vec<_> = checkpoint.notes.iter().map(|note| (note.code.as_str(), note.omission)).collect();
         assert_eq!(codes, [("damaged", true), ("missing-damaged", true)]);
-        assert!(checkpoint.notes[1].text.starts_with("b\\u{7} is damaged: the file ends; found: 3"));
+        assert!(
+            checkpoint.notes[1].text.starts_with("b\\u{7} is damaged at offset 80: the file ends; found: 3")
+        );
         assert!(checkpoint.metadata.get(Metadata::SALVAGED_KEY).is_some());
         let losses = damage.losses();
         assert_eq!(

@@ -139,8 +139,8 @@ fn last_part(path: &str) -> &str {
     path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
 }
 
-/// Files of a path: itself, the files of a folder, or those that match its last part. Names with `_` or `.` first are no data in
-/// folders that programs write.
+/// Files of a path: itself, the files of a folder, or those that match its last part. Files whose names
+/// begin with `_` or `.` are skipped: programs mark folders with them.
 fn files(path: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(path);
     let (folder, pattern) = match path.file_name().and_then(|name| name.to_str()) {

@@ -37,12 +37,12 @@ const CASES: [Case; 21] = [
     ("cut_at_boundary", Unsound, Error, "missing-tensors", "has 6 tensors, 7 fewer", CouldNotTell),
     ("trailing_byte", Unsound, Error, "trailing-bytes", "1 byte after its last tensor", Unsound),
     ("extra_tensor", Unsound, Error, "extra-tensors", "has 14 tensors, 1 more", CouldNotTell),
-    ("stream_version_1", Unsound, Error, "stream-version", "found 1", Unsound),
-    ("tensor_version_7", Unsound, Error, "tensor-version", "found 7", Unsound),
+    ("stream_version_1", Unsound, Error, "stream-version", "found: 1", Unsound),
+    ("tensor_version_7", Unsound, Error, "tensor-version", "found: 7", Unsound),
     ("desc_len_negative", Unsound, Error, "negative-desc-length", "", Unsound),
     ("desc_len_huge", Unsound, Error, "desc-too-long", "desc exceeds the file", Unsound),
-    ("dtype_99", Unsound, Error, "unknown-dtype", "found 99", Unsound),
-    ("dtype_not_pod", Unsound, Error, "not-an-element-type", "found 7", Unsound),
+    ("dtype_99", Unsound, Error, "unknown-dtype", "found: 99", Unsound),
+    ("dtype_not_pod", Unsound, Error, "not-an-element-type", "found: 7", Unsound),
     ("negative_dim", Unsound, Error, "negative-dimension", "", Unsound),
     ("dims_overflow", Unsound, Error, "shape-overflow", "", Unsound),
     ("shape_differs", Unsound, Error, "shape-differs", "declares [8], the tensor is [4, 2]", CouldNotTell),
@@ -183,7 +183,7 @@ fn separate_files_are_counted() {
     has(&plain(&folder), Error, "truncated-data", "1 byte short");
     fs::write(folder.join("linear_0.w_0"), [&short[..], b"x"].concat()).unwrap();
     let report = plain(&folder);
-    has(&report, Error, "trailing-bytes", "found 1 more byte");
+    has(&report, Error, "trailing-bytes", "found: 1 more byte");
     // The rest is checked, too.
     has(&report, Error, "missing-parameter", "");
 }

@@ -220,7 +220,7 @@ impl Dictionary {
         Ok(NameTable { pieces: vec![piece], starts: vec![0, self.len()] })
     }
 
-    /// Loads what is needed to find ids; maps files where `memory` would not suffice.
+    /// Loads the hashes to find ids by; maps files where `memory` would not suffice.
     pub(super) fn lookup(
         &self,
         schema: &Schema,

@@ -56,7 +56,7 @@ pub(crate) const MAX_LINE: usize = 1 << 20;
 const MAX_BUCKETS: u64 = 1 << 20;
 /// Limits of the bytes of a chunk of lines.
 const CHUNK: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
-/// Bytes that a worker takes for each byte of a chunk: its text, hashes, uses and distinct names.
+/// Bytes of memory of a worker for each byte of a chunk: its text, hashes, uses and distinct names.
 const BYTES_FOR_EACH: u64 = 12;
 /// Maximum first bits of a hash that tell its partition.
 const MAX_BITS: u32 = 12;
@@ -259,7 +259,7 @@ impl Import {
             for entity in [&relation.lhs, &relation.rhs] {
                 if config.entity(entity).is_none_or(|entity| entity.featurized) {
                     return Err(Error::unsupported(
-                        "featurized",
+                        "featurised",
                         "entity types with features are not imported",
                     )
                     .found(entity)

@@ -187,7 +187,7 @@ impl BadLine {
                 .expected(known.join(", "))
                 .found(found)
                 .hint(phrase![
-                    "if this is no relation, name the columns in their order, such as ",
+                    "if this is not a relation, name the columns in their order, such as ",
                     Opt::Columns.with("lhs,rel,rhs"),
                     "; else add it to the configuration, or set dynamic_relations there"
                 ]),

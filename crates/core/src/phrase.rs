@@ -75,6 +75,7 @@ words! {
     Program = "program", "Sets the program of the parameters.";
     Recover = "recover", "Repairs the version file of a checkpoint.";
     Rename = "rename", "Renames tensors.";
+    RenameGlob = "rename-glob", "Renames tensors by patterns.";
     RenameRegex = "rename-regex", "Renames tensors by regular expressions.";
     ReverseDims = "reverse-dims", "Reverses the order of dimensions.";
     Rollback = "rollback", "Makes an earlier version of a checkpoint current.";

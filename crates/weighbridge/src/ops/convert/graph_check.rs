@@ -108,7 +108,10 @@ fn ends(what: &str, program: &[Endpoint], graph: &[Endpoint], differences: &mut 
 
 #[cfg(not(feature = "tract"))]
 fn run(_: &Path) -> Option<String> {
-    Some("this build has no ONNX runtime; one with the feature `tract` has it".to_owned())
+    Some(
+        "this build cannot run ONNX models; to run the graph, build the command with the feature `tract`"
+            .to_owned(),
+    )
 }
 
 /// Runs the graph once in tract.

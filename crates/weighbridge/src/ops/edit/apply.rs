@@ -234,6 +234,13 @@ fn advice(checkpoint: &Checkpoint, action: &Action, unmatched: Option<&str>) -> 
                 None => "`info` lists the metadata keys".into(),
             }
         }
+        Action::Rename(list)
+            if list.iter().any(|(renaming, from)| {
+                matches!(renaming, Renaming::Path(_)) && from.contains(['*', '?'])
+            }) =>
+        {
+            phrase![Opt::Rename, " takes * and ? as they are; ", Opt::RenameGlob, " takes patterns"]
+        }
         Action::Rename(list) if list.iter().any(|(renaming, _)| matches!(renaming, Renaming::Path(_))) => {
             "a rename must match the whole name or whole leading parts".into()
         }

@@ -239,11 +239,11 @@ impl Meaning {
         let mut losses: Vec<Loss> = self.types.iter().filter_map(EntityType::loss).collect();
         if self.relation_names.is_none() {
             let detail = phrase![
-                "relation numbers are written: the names are unknown; ",
+                "written as numbers, as the names were not found; use ",
                 Opt::Entities.any("FOLDER"),
-                " sets the folder of dynamic_rel_names.json, ",
+                " (the folder with dynamic_rel_names.json) or ",
                 Opt::Config.any("FILE"),
-                " the path of config.json"
+                " (config.json)"
             ];
             losses.push(Loss::new("no-names", "rel", detail));
         }
@@ -329,27 +329,27 @@ impl EntityType {
             (Some(name), Some(file)) => (
                 name.as_str(),
                 phrase![
-                    format_args!("row numbers are written: {file} is missing; "),
+                    format_args!("written as row numbers, as {file} is missing; use "),
                     entities(),
-                    " sets the folder of names"
+                    " (the folder with the file)"
                 ],
             ),
             (Some(name), None) => (
                 name.as_str(),
                 phrase![
-                    "row numbers are written: the names are unknown; ",
+                    "written as row numbers, as the names were not found; use ",
                     entities(),
-                    " sets the folder of names"
+                    " (the folder with entity_names_TYPE_PART.json)"
                 ],
             ),
             (None, _) => (
                 "lhs, rhs",
                 phrase![
-                    "row numbers are written: the entity types are unknown; ",
+                    "written as row numbers, as the names were not found; use ",
                     entities(),
-                    " sets the folder of names, ",
+                    " (the folder with entity_names_TYPE_PART.json), with several entity types also ",
                     Opt::Config.any("FILE"),
-                    " the path of config.json"
+                    " (config.json)"
                 ],
             ),
         };

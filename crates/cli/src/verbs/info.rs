@@ -18,8 +18,6 @@ const SHOWN_TEXT: usize = 200;
 
 /// Role of tensors that are not trained.
 const BUFFER: &str = "buffer";
-/// Label of parameters that are buffers by their names or dtypes: a guess.
-const GUESSED_BUFFER: &str = "buffer (by name)";
 
 /// Maximum tied tensors in text; JSON has all.
 const SHOWN_TIES: usize = 3;
@@ -68,20 +66,6 @@ impl Report for Opened {
     }
 }
 
-/// Returns the tensors by role. Parameters that are buffers by name or type are counted as buffers.
-fn roles(info: &info::Info) -> Vec<(&'static str, Tally)> {
-    let mut roles = info.by_role.clone();
-    if info.buffers.tensors > 0 {
-        if let Some((_, tally)) = roles.iter_mut().find(|(role, _)| *role == Role::Parameter.as_str()) {
-            tally.tensors = tally.tensors.saturating_sub(info.buffers.tensors);
-            tally.bytes = tally.bytes.saturating_sub(info.buffers.bytes);
-        }
-        roles.push((GUESSED_BUFFER, info.buffers));
-    }
-    roles.retain(|(_, tally)| tally.tensors > 0);
-    roles
-}
-
 fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::Result<()> {
     let (warnings, notes): (Vec<_>, Vec<_>) =
         checkpoint.notes.iter().cloned().partition(|note| note.code == NoteCode::RunsCode);
@@ -111,9 +95,8 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
     line("tensors", human_count(info.total.tensors))?;
     if info.total.tensors > 0 {
         let mut without = Vec::new();
-        let roles = roles(info);
-        let buffers = roles.iter().filter(|(role, _)| [BUFFER, GUESSED_BUFFER].contains(role));
-        let buffers: u64 = buffers.map(|(_, tally)| tally.tensors).sum();
+        let known = info.by_role.iter().filter(|(role, _)| *role == BUFFER);
+        let buffers = known.map(|(_, tally)| tally.tensors).sum::<u64>() + info.buffers.tensors;
         if buffers > 0 {
             without.push(human_counted(buffers, "buffer"));
         }
@@ -139,8 +122,16 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
         for (name, tally) in dtypes {
             line("", format!("{DIM}{name}: {}{DIM:#}", count(tally)))?;
         }
-        for (role, tally) in roles {
-            line("", format!("{DIM}{role}: {}{DIM:#}", count(&tally)))?;
+        for (role, tally) in info.by_role.iter().filter(|(_, tally)| tally.tensors > 0) {
+            // Buffers by name or dtype: a guess.
+            let buffers = match info.buffers.tensors {
+                guessed if guessed > 0 && *role == Role::Parameter.as_str() => {
+                    let buffers = if guessed == 1 { "a buffer" } else { "buffers" };
+                    format!(", {} of them {buffers} by name", human_count(guessed))
+                }
+                _ => String::new(),
+            };
+            line("", format!("{DIM}{role}: {}{buffers}{DIM:#}", count(tally)))?;
         }
     }
     let mut pairs = checkpoint.metadata.iter().take(SHOWN_PAIRS).peekable();

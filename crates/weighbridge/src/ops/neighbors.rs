@@ -171,7 +171,10 @@ fn only_table(checkpoint: &Checkpoint) -> Result<&TensorEntry> {
 /// Resolves a table with a slice of its rows. `user[...]` is short for `embeddings.user[...]`, and the only table needs no name.
 fn resolve_query<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a TensorEntry, Slice)> {
     let error = match resolve(checkpoint, text) {
-        Err(error) if error.code() == ErrorCode::NoSuchTensor => error,
+        Err(error) if error.code() == ErrorCode::NoSuchTensor => match text.contains('[') {
+            true => error,
+            false => error.hint_too("a row is given with its table: TABLE[\"NAME\"] or TABLE[NUMBER]"),
+        },
         done => return done,
     };
     let other = match only_table(checkpoint) {

@@ -304,6 +304,7 @@ impl Import {
         let size = self.run.memory / (self.threads() * BYTES_FOR_EACH);
         let text: u64 = self.files().map(EdgeFile::estimated_len).sum();
         // A partition of the names in memory, with as much again to complete it.
+        // All dictionaries together have so many, as each partition is a file.
         let parts = (text.saturating_mul(3) / (self.run.memory / (self.threads() * 6)).max(1)).max(16);
         let sets = self.sets.iter().map(|files| files.iter().map(described).collect::<Result<Vec<_>>>());
         Ok(json!({
@@ -319,7 +320,7 @@ impl Import {
             "skip_bad": self.skip_bad,
             "hash": self.hash_seed(),
             "chunk": size.clamp(*CHUNK.start(), *CHUNK.end()),
-            "bits": parts.ilog2().min(MAX_BITS),
+            "bits": (parts / self.config.entities.len().max(1) as u64).max(1).ilog2().min(MAX_BITS),
         }))
     }
 

@@ -163,7 +163,7 @@ impl Line<'_> {
         Ok(start..end + suffix.len())
     }
 
-    /// Replaces the bytes `from..to` by what their escapes stand for; returns the new length.
+    /// Replaces the escapes in the bytes `from..to`; returns the new length.
     fn unescaped(&mut self, from: usize, to: usize, escapes: Escapes) -> Result<usize, &'static str> {
         const WHAT: &str = "a valid escape";
         let (mut read, mut write) = (from, from);

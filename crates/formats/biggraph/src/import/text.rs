@@ -276,7 +276,7 @@ impl Lines {
     }
 }
 
-/// Values of a line with quotes, which are replaced in place by what they stand for.
+/// Values of a line with quotes, without them: the line is changed in place.
 fn quoted(text: &mut [u8], range: Range<usize>, take: &mut impl FnMut(Range<usize>)) -> Result<(), BadLine> {
     let mut reader = csv_core::Reader::new();
     let line = text[range.clone()].to_vec();

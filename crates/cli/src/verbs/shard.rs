@@ -49,15 +49,18 @@ pub(crate) fn run(args: &Shard, common: &Common, output: &mut Output) -> Result<
     ]);
     for shard in prepared.shards.iter().take(MAX_ROWS) {
         let odd = match (shard.oversized, shard.tensors) {
-            (false, _) => "",
-            (true, 1) => "larger than the shard size",
-            (true, _) => "tied tensors, kept together; larger than the shard size",
+            (false, _) => String::new(),
+            (true, 1) => format!("larger than the shard size {}", escape(&args.max_shard_size)),
+            (true, _) => format!(
+                "tied tensors, kept together; larger than the shard size {}",
+                escape(&args.max_shard_size)
+            ),
         };
         table.row([
             escape(&shard.name),
             human_count(shard.tensors as u64),
             human_count(shard.tensor_bytes),
-            odd.to_owned(),
+            odd,
         ]);
     }
     table.print(output)?;

@@ -75,7 +75,7 @@ fn unknown_names_hint_at_the_nearest() {
         assert_eq!(hint(&[verb, &model, "w11"]), "did you mean `w1`?");
         assert_eq!(hint(&[verb, &more, "encoder.layr.wieght"]), "did you mean `encoder.layer.weight`?");
         assert_eq!(hint(&[verb, &more, "Decoder"]), "did you mean `decoder.layer.bias`?");
-        assert!(hint(&[verb, &model, "qqqqqq"]).starts_with("no similar names; the first are "));
+        assert!(hint(&[verb, &model, "qqqqqq"]).starts_with("no name is similar; the first tensors are "));
     }
 }
 

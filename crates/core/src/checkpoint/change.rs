@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(hint("encodr.w"), "did you mean `encoder.w`, `enc.w`?");
         assert_eq!(hint("w/adam"), "did you mean `enc.w/Adam.m1`?");
         assert_eq!(hint("decoder.net.w"), "did you mean `enc.w`, `enc.w/Adam.m1`, `encoder.w`?");
-        assert_eq!(hint("zzz"), "no similar names; the first are enc.w, enc.w/Adam.m1, encoder.w");
+        assert_eq!(hint("zzz"), "no name is similar; the first tensors are enc.w, enc.w/Adam.m1, encoder.w");
         let mut one = c.clone();
         one.tensors.truncate(1);
         assert_eq!(one.tensor("zzz").unwrap_err().hint_text(), Some("the only tensor is `enc.w`"));

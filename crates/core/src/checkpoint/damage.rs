@@ -218,7 +218,7 @@ impl Checkpoint {
         let mut named = HashSet::new();
         for lost in damage.lost.iter().take(MAX_NAMED).filter(|lost| named.insert((&lost.name, lost.offset)))
         {
-            let text = format!("{} is damaged{}: {}", lost.name, lost.place(), lost.text);
+            let text = format!("{}{}: {}", lost.name, lost.place(), lost.text);
             notes.push(Note::omission("missing-damaged", text));
         }
         let more = damage.lost.len().saturating_sub(MAX_NAMED);

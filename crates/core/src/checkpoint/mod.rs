@@ -245,9 +245,8 @@ impl Checkpoint {
                     (false, names) if self.tensors.len() == 1 => {
                         error.hint(format_args!("the only tensor is `{}`", names.join("")))
                     }
-                    (false, names) => {
-                        error.hint(format_args!("no similar names; the first are {}", names.join(", ")))
-                    }
+                    (false, names) => error
+                        .hint(format_args!("no name is similar; the first tensors are {}", names.join(", "))),
                 })
             }
         }

@@ -108,9 +108,8 @@ impl Registry {
         };
         Err(fail(message).hint(phrase![
             meant,
-            "use ",
+            format_args!("use one of {}, or select a format with ", known.join(" ")),
             Opt::To.any("FORMAT"),
-            format_args!(", or one of {}", known.join(" "))
         ]))
     }
 

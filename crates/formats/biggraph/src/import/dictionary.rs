@@ -34,18 +34,21 @@ impl From<Error> for Incomplete {
 }
 
 /// Name with its uses in all chunks.
-struct Entry<'p> {
+struct Entry {
     hash: u64,
     place: u64,
     count: u64,
-    name: &'p [u8],
+    /// Place of the name among all texts.
+    name: Range<usize>,
 }
 
 /// Completes a partition from the files of names of all chunks, in order; keeps names with at least `min_count` uses. Returns the
 /// file: kept and found names, hashes, first places, ends of the names, names.
 pub(super) fn complete(chunks: &[NamesOfChunk], part: usize, min_count: u64) -> Result<Vec<u8>, Incomplete> {
     let pieces = chunks.iter().map(|names| Piece::read(names, part)).collect::<Result<Vec<_>>>()?;
-    let mut entries: Vec<Entry<'_>> = Vec::new();
+    let mut entries: Vec<Entry> = Vec::new();
+    // Copied, as names of one piece each are far apart.
+    let mut texts: Vec<u8> = Vec::new();
     let mut table = vec![u32::MAX; 64];
     for (segment, piece) in (0u64..).zip(&pieces) {
         for one in piece.names() {
@@ -57,16 +60,13 @@ pub(super) fn complete(chunks: &[NamesOfChunk], part: usize, min_count: u64) -> 
                 let Some(known) = entries.get_mut(table[slot] as usize) else {
                     table[slot] = u32::try_from(entries.len()).unwrap_or(u32::MAX);
                     let place = segment << 32 | u64::from(one.place);
-                    entries.push(Entry {
-                        hash: one.hash,
-                        place,
-                        count: u64::from(one.count),
-                        name: one.name,
-                    });
+                    let name = texts.len()..texts.len() + one.name.len();
+                    texts.extend_from_slice(one.name);
+                    entries.push(Entry { hash: one.hash, place, count: u64::from(one.count), name });
                     break;
                 };
                 if known.hash == one.hash {
-                    if known.name != one.name {
+                    if &texts[known.name.clone()] != one.name {
                         return Err(Incomplete::Collision);
                     }
                     known.count += u64::from(one.count);
@@ -90,11 +90,11 @@ pub(super) fn complete(chunks: &[NamesOfChunk], part: usize, min_count: u64) -> 
         end += entry.name.len() as u64;
         file.extend_from_slice(&end.to_le_bytes());
     }
-    entries.iter().for_each(|entry| file.extend_from_slice(entry.name));
+    entries.iter().for_each(|entry| file.extend_from_slice(&texts[entry.name.clone()]));
     Ok(file)
 }
 
-fn rehashed(entries: &[Entry<'_>], slots: usize) -> Vec<u32> {
+fn rehashed(entries: &[Entry], slots: usize) -> Vec<u32> {
     let mut table = vec![u32::MAX; slots];
     for (number, entry) in (0u32..).zip(entries) {
         let mut slot = low_bits(entry.hash, slots);
@@ -307,13 +307,45 @@ fn place_of(hash: u64, shift: u32) -> usize {
     hash.checked_shr(shift).map_or(0, |place| usize::try_from(place).unwrap_or(usize::MAX))
 }
 
+/// Number of names that are looked up together.
+pub(super) const TOGETHER: usize = 64;
+
+/// Looks up the names with these hashes, each in the dictionary of its number. Appends their ids. A large dictionary is not in the
+/// caches of the processor: its memory is touched for [`TOGETHER`] names at a time, so that they wait for it together.
+pub(super) fn ids(lookups: &[Lookup], schema: &Schema, keys: &[(usize, u64)], into: &mut Vec<Option<u64>>) {
+    let mut ranges = [(0, 0); TOGETHER];
+    for keys in keys.chunks(TOGETHER) {
+        for ((dictionary, hash), range) in keys.iter().zip(&mut ranges) {
+            *range = lookups[*dictionary].range(schema, *hash);
+        }
+        let firsts = keys.iter().zip(&ranges).map(|((dictionary, hash), (from, _))| {
+            let part = lookups[*dictionary].parts.get(schema.part_of(*hash));
+            part.and_then(|part| part.hashes.get(from * 8)).map_or(0, |byte| *byte)
+        });
+        std::hint::black_box(firsts.fold(0, |all, byte| all ^ byte));
+        into.extend(
+            keys.iter()
+                .zip(&ranges)
+                .map(|((dictionary, hash), range)| lookups[*dictionary].id(schema, *hash, *range)),
+        );
+    }
+}
+
 impl Lookup {
-    /// Id of the name with this hash.
-    pub(super) fn id(&self, schema: &Schema, hash: u64) -> Option<u64> {
-        let part = self.parts.get(schema.part_of(hash))?;
+    /// Hashes of a partition among which this one is, if it is known.
+    fn range(&self, schema: &Schema, hash: u64) -> (usize, usize) {
+        let Some(part) = self.parts.get(schema.part_of(hash)) else { return (0, 0) };
         let place = place_of(hash << self.bits, part.shift);
+        match part.index.get(place..).and_then(<[u32]>::first_chunk) {
+            Some([from, to]) => (*from as usize, *to as usize),
+            None => (0, 0),
+        }
+    }
+
+    /// Id of the name with this hash, which is in this range of its partition.
+    fn id(&self, schema: &Schema, hash: u64, (from, to): (usize, usize)) -> Option<u64> {
+        let part = self.parts.get(schema.part_of(hash))?;
         let words = part.hashes.as_chunks::<8>().0;
-        let (from, to) = (*part.index.get(place)? as usize, *part.index.get(place + 1)? as usize);
         let at = words.get(from..to)?.iter().position(|word| u64::from_le_bytes(*word) == hash)?;
         let rank = part.start + (from + at) as u64;
         match &self.ids {

@@ -1,6 +1,6 @@
 //! Third step: edges of hashes become edges of ids, sorted by bucket.
 
-use super::dictionary::Lookup;
+use super::dictionary::{self, Lookup};
 use super::segment::{Edges, Schema, damaged};
 use crate::layout::part_start;
 use std::sync::Arc;
@@ -35,13 +35,21 @@ impl Relabeling<'_> {
         // The bucket of each edge; none for one that is skipped.
         let mut bucket_of: Vec<u32> = vec![0; edges.len];
         let is_dynamic = self.schema.relation_dictionary.is_some();
+        let mut keys = Vec::with_capacity(edges.len);
+        let mut found = Vec::with_capacity(edges.len);
         for side in 0..2 {
             let step = if side == 0 { self.buckets[1] } else { 1 };
-            for ((hash, relation), bucket) in edges.side(side).zip(edges.relations()).zip(&mut bucket_of) {
+            keys.clear();
+            for (hash, relation) in edges.side(side).zip(edges.relations()) {
                 let relation = if is_dynamic { 0 } else { to_usize(relation)? };
                 let sides = self.schema.sides.get(relation).ok_or_else(out_of_range)?;
-                let (part, row) = match self.lookups[sides[side]].id(self.schema, hash) {
-                    Some(id) => self.place(sides[side], id),
+                keys.push((sides[side], hash));
+            }
+            found.clear();
+            dictionary::ids(&self.lookups, self.schema, &keys, &mut found);
+            for ((id, (dictionary, _)), bucket) in found.iter().zip(&keys).zip(&mut bucket_of) {
+                let (part, row) = match id {
+                    Some(id) => self.place(*dictionary, *id),
                     None => (u64::MAX, 0),
                 };
                 ids[side].push(u32::try_from(row).map_err(|_| out_of_range())?);
@@ -52,12 +60,17 @@ impl Relabeling<'_> {
                 };
             }
         }
+        found.clear();
+        match self.schema.relation_dictionary {
+            None => found.extend(edges.relations().map(Some)),
+            Some(dictionary) => {
+                keys.clear();
+                keys.extend(edges.relations().map(|hash| (dictionary, hash)));
+                dictionary::ids(&self.lookups, self.schema, &keys, &mut found);
+            }
+        }
         let mut relations: Vec<u32> = Vec::with_capacity(edges.len);
-        for (relation, bucket) in edges.relations().zip(&mut bucket_of) {
-            let id = match self.schema.relation_dictionary {
-                None => Some(relation),
-                Some(dictionary) => self.lookups[dictionary].id(self.schema, relation),
-            };
+        for (id, bucket) in found.iter().zip(&mut bucket_of) {
             if id.is_none() {
                 *bucket = u32::MAX;
             }

@@ -237,7 +237,7 @@ pub(crate) enum Verb {
                             the model can change the manifest."
     )]
     Seal(Box<Seal>),
-    /// Show the program (graph) of a Paddle or ONNX model; strip or rename that of a Paddle model
+    /// Show the program (graph) of a Paddle or ONNX model; for Paddle, also strip it or rename its variables
     #[command(after_help = MORE)]
     #[command(after_long_help = "Examples:\n  weighbridge program inference.pdmodel\n  \
                             weighbridge program inference.pdmodel --list | less\n  \

@@ -52,6 +52,18 @@ pub(crate) fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::
     if let Some(tip) = cast_tip(&error) {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
+    if let (Some(ContextValue::String(word)), None) =
+        (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::SuggestedSubcommand))
+    {
+        // `help` suggests none itself.
+        let command = Args::command();
+        let similar = near(|| command.get_subcommands().map(clap::Command::get_name), word, 1);
+        let similar: Vec<String> = similar.into_iter().map(Into::into).collect();
+        if !similar.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(similar));
+        }
+        return error;
+    }
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return error };
     let Some(name) = argument.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)
     else {

@@ -15,13 +15,19 @@ Examples:
   weighbridge import edges.tsv --like-upstream --seed 7 --config config.json -o data/
 
 The folders below DIR are those of entity_path and edge_paths in the configuration, without what these have in
-common. An import that was interrupted continues when the same command is run again.";
+common: data/entities and data/train become DIR/entities and DIR/train.
+
+Names of features (an entity type with \"featurized\": true) are a list with commas between: red,small,new.
+
+An import that was interrupted continues when the same command is run again.";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Import {
-    /// Files with edges, folders of them, or patterns (* and ?); SET=PATH names the edge path by its last part
+    /// Files with edges, folders of them, or patterns (* and ?)
     ///
-    /// Plain, gzip or Zstandard. Without SET, each input is for one edge path, or all are for the only one.
+    /// Plain, gzip or Zstandard. With several edge_paths in the configuration: one input for each, in their order, or
+    /// NAME=PATH, where NAME is the last part of the edge path (train=edges.tsv for data/train). With one edge path, all
+    /// inputs go to it.
     #[arg(required = true, value_name = "INPUT")]
     pub inputs: Vec<String>,
     /// BigGraph configuration: JSON, or a Python file with a literal dictionary

@@ -171,9 +171,11 @@ pub(super) fn casts(casts: &BTreeMap<String, CastReport>, output: &mut Output) -
     }
     let more = worst.count().saturating_sub(SHOWN_CASTS);
     if more > 0 {
-        let have = if more == 1 { "has" } else { "have" };
         let more = human_counted(more, "more tensor");
-        output.warning("cast", &format!("{more} {have} such values; --json lists them all"))?;
+        output.warning(
+            "cast",
+            &format!("also {more} with values that overflowed or became zero; --json lists all"),
+        )?;
     }
     Ok(())
 }

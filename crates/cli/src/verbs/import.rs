@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Import, common: &Common, output: &mut Output) -> Result
         edges.row(cells);
     }
     edges.print(output)?;
-    let mut names = Table::new(&[left("entity type"), right("names"), right("dropped"), right("partitions")]);
+    let mut names = Table::new(&[left("names of"), right("number"), right("dropped"), right("partitions")]);
     for own in report.entities.iter().chain([&report.relations]) {
         let cells: [Cell; 4] = [
             escape(&own.name).into(),

@@ -1,6 +1,7 @@
 //! Folders and edge files of an import.
 
 use super::relabel::{BucketColumn, Column, Relabeled, starts_in};
+use super::segment::Schema;
 use crate::config::Config;
 use crate::edges::integers::as_integers;
 use crate::layout::{FileName, plain_path};
@@ -81,13 +82,13 @@ pub(super) fn edge_files(
     folder: &str,
     chunks: &Arc<Vec<Relabeled>>,
     buckets: [u64; 2],
-    weighted: bool,
+    schema: &Schema,
     like_upstream: bool,
 ) -> Result<Vec<PlannedFile>> {
     let mut files = Vec::new();
     let all = (0..buckets[0]).flat_map(|lhs| (0..buckets[1]).map(move |rhs| (lhs, rhs)));
     for (bucket, (lhs, rhs)) in all.enumerate() {
-        let starts = Arc::new(starts_in(chunks, bucket));
+        let starts = Arc::new(starts_in(chunks, Column::Relation, bucket));
         let edges = starts.last().copied().unwrap_or(0);
         if edges == 0 && like_upstream {
             continue;
@@ -95,17 +96,28 @@ pub(super) fn edge_files(
         let name = below(folder, &FileName::Edges { lhs, rhs }.to_string());
         let mut file = Hdf5Builder::new(name.clone());
         file.attribute(&[], FORMAT_VERSION, &Value::I64(1))?;
-        let column = |column, dataset: &str, dtype| {
-            let source: SourceRef =
-                Arc::new(BucketColumn::new(chunks, &starts, bucket, column, name.clone()));
+        let column = |column, starts: &Arc<Vec<u64>>, dataset: &str, dtype| {
+            let source: SourceRef = Arc::new(BucketColumn::new(chunks, starts, bucket, column, name.clone()));
             let path = TensorPath::new([Name::from(dataset)]);
-            TensorEntry::dense(path, dtype, Shape::new([edges]), &source, 0, Encoding::ROW)
+            let rows = source.len() / if dtype == DType::I64 { 8 } else { 4 };
+            TensorEntry::dense(path, dtype, Shape::new([rows]), &source, 0, Encoding::ROW)
         };
         for (kind, dataset) in [(Column::Lhs, "lhs"), (Column::Rhs, "rhs"), (Column::Relation, "rel")] {
-            file.dataset(&[dataset], Data::Tensor(column(kind, dataset, DType::I64)?))?;
+            file.dataset(&[dataset], Data::Tensor(column(kind, &starts, dataset, DType::I64)?))?;
         }
-        if weighted {
-            let weights = column(Column::Weight, "weight", DType::F32)?;
+        for (side, names) in [["lhsd_offsets", "lhsd_data"], ["rhsd_offsets", "rhsd_data"]].iter().enumerate()
+        {
+            let features = Arc::new(starts_in(chunks, Column::Features(side), bucket));
+            if features.last().is_none_or(|count| *count == 0) {
+                continue;
+            }
+            let ends = column(Column::Ends(side), &starts, names[0], DType::I64)?;
+            file.dataset(&[names[0]], Data::Tensor(ends))?;
+            let features = column(Column::Features(side), &features, names[1], DType::I64)?;
+            file.dataset(&[names[1]], Data::Tensor(features))?;
+        }
+        if schema.weighted {
+            let weights = column(Column::Weight, &starts, "weight", DType::F32)?;
             let weights = if like_upstream { as_integers(&weights)? } else { weights };
             file.dataset(&["weight"], Data::Tensor(weights))?;
         }

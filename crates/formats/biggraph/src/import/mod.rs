@@ -255,17 +255,18 @@ impl Import {
             .expected(format_args!("files for {}", config.edge_paths.join(", ")))
             .found(format_args!("{} sets of files", self.sets.len())));
         }
-        for relation in &config.relations {
-            for entity in [&relation.lhs, &relation.rhs] {
-                if config.entity(entity).is_none_or(|entity| entity.featurized) {
-                    return Err(Error::unsupported(
-                        "featurised",
-                        "entity types with features are not imported",
-                    )
-                    .found(entity)
-                    .hint("import the types without features"));
-                }
-            }
+        let mut featurized = config.entities.iter().filter(|(_, entity)| entity.featurized);
+        if let Some((name, _)) = featurized.clone().find(|(_, entity)| entity.num_partitions > 1) {
+            return Err(Error::unsupported("featurised", "entity types with features cannot be partitioned")
+                .found(name)
+                .hint("set num_partitions to 1 in the configuration"));
+        }
+        if let (Some((name, _)), true) =
+            (featurized.next(), self.files().any(|file| file.form == TextForm::NTriples))
+        {
+            return Err(Error::unsupported("featurised", "N-Triples have no lists of features")
+                .found(name)
+                .hint("import a table with such lists, separated by commas"));
         }
         let relation_is_read =
             self.columns.has("rel") || self.files().any(|file| file.form == TextForm::NTriples);
@@ -387,6 +388,12 @@ impl<'i> Steps<'i> {
                 .map(|relation| [place(&relation.lhs), place(&relation.rhs)])
                 .collect(),
             dictionaries: types + usize::from(config.dynamic_relations),
+            featurized: config.entities.iter().map(|(_, entity)| entity.featurized).collect(),
+            listed: [0, 1].map(|side| {
+                let mut sides =
+                    config.relations.iter().map(|own| if side == 0 { &own.lhs } else { &own.rhs });
+                sides.any(|name| config.entity(name).is_some_and(|entity| entity.featurized))
+            }),
             relation_dictionary: config.dynamic_relations.then_some(types),
             bits: u32::try_from(number("bits")?).unwrap_or(0).min(MAX_BITS),
             seed: number("hash")?,
@@ -643,7 +650,9 @@ impl<'i> Steps<'i> {
         for (set, folder) in folders.edges.iter().enumerate() {
             let own = chunks.iter().filter(|(file, _)| self.files[*file].0 == set);
             let count = usize::try_from(buckets[0] * buckets[1]).unwrap_or(usize::MAX);
-            let own = own.map(|chunk| Relabeled::open(self.work.open_file(&name("ids", *chunk))?, count));
+            let own = own.map(|chunk| {
+                Relabeled::open(self.work.open_file(&name("ids", *chunk))?, count, &self.schema)
+            });
             let own = Arc::new(own.collect::<Result<Vec<_>>>()?);
             edges.push(ImportedEdges {
                 folder: folder.clone(),
@@ -652,7 +661,7 @@ impl<'i> Steps<'i> {
                 bad_lines: own.iter().map(|chunk| chunk.bad).sum(),
                 buckets,
             });
-            files.extend(edge_files(folder, &own, buckets, self.schema.weighted, import.like_upstream)?);
+            files.extend(edge_files(folder, &own, buckets, &self.schema, import.like_upstream)?);
         }
         let plan = WritePlan { format: "biggraph", kind: "import", files, losses: Vec::new() };
         let sink = LocalSink::folder(target, import.force)?;

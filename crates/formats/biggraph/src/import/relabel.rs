@@ -25,23 +25,38 @@ pub(super) enum Column {
     Rhs,
     Relation,
     Weight,
+    /// End of the features of each edge of a side, after a zero.
+    Ends(usize),
+    /// Features of all edges of a side.
+    Features(usize),
+}
+
+/// Row of an edge with features instead of an entity: −1 in the file.
+const NO_ROW: u32 = u32::MAX;
+
+/// Features of the edges of a side.
+struct FeatureLists {
+    ids: Vec<u32>,
+    /// End of the features of each edge.
+    ends: Vec<usize>,
 }
 
 impl Relabeling<'_> {
-    /// Returns the file of a chunk: numbers of edges, of skipped edges and of bad lines; the first edge of each bucket; columns.
+    /// Returns the file of a chunk: numbers of edges, of skipped edges and of bad lines; the first edge of each bucket; its first
+    /// feature on each side with lists; columns; the ends of the lists and the features.
     pub(super) fn file(&self, edges: &Edges) -> Result<Vec<u8>> {
         let buckets = to_usize(self.buckets[0] * self.buckets[1])?;
         let mut ids: [Vec<u32>; 2] = [Vec::with_capacity(edges.len), Vec::with_capacity(edges.len)];
         // The bucket of each edge; none for one that is skipped.
         let mut bucket_of: Vec<u32> = vec![0; edges.len];
-        let is_dynamic = self.schema.relation_dictionary.is_some();
+        let mut lists: [Option<FeatureLists>; 2] = [None, None];
         let mut keys = Vec::with_capacity(edges.len);
         let mut found = Vec::with_capacity(edges.len);
         for side in 0..2 {
             let step = if side == 0 { self.buckets[1] } else { 1 };
             keys.clear();
             for (hash, relation) in edges.side(side).zip(edges.relations()) {
-                let relation = if is_dynamic { 0 } else { to_usize(relation)? };
+                let relation = self.schema.configured(relation)?;
                 let sides = self.schema.sides.get(relation).ok_or_else(out_of_range)?;
                 keys.push((sides[side], hash));
             }
@@ -49,15 +64,19 @@ impl Relabeling<'_> {
             dictionary::ids(&self.lookups, self.schema, &keys, &mut found);
             for ((id, (dictionary, _)), bucket) in found.iter().zip(&keys).zip(&mut bucket_of) {
                 let (part, row) = match id {
-                    Some(id) => self.place(*dictionary, *id),
+                    _ if self.schema.featurized[*dictionary] => (0, NO_ROW),
+                    Some(id) => self.place(*dictionary, *id)?,
                     None => (u64::MAX, 0),
                 };
-                ids[side].push(u32::try_from(row).map_err(|_| out_of_range())?);
+                ids[side].push(row);
                 *bucket = match part {
                     u64::MAX => u32::MAX,
                     _ if *bucket == u32::MAX => u32::MAX,
                     part => *bucket + u32::try_from(part * step).map_err(|_| out_of_range())?,
                 };
+            }
+            if self.schema.listed[side] {
+                lists[side] = Some(self.lists(edges, side, &mut bucket_of)?);
             }
         }
         found.clear();
@@ -84,9 +103,10 @@ impl Relabeling<'_> {
             starts[bucket + 1] += starts[bucket];
         }
         let kept = to_usize(starts[buckets])?;
-        let weights = edges.weights();
+        let weights = edges.weights(self.schema);
         let columns = if weights.is_empty() { 3 } else { 4 };
-        let head = 24 + starts.len() * 8;
+        let sections = 1 + lists.iter().flatten().count();
+        let head = 24 + starts.len() * 8 * sections;
         let mut file = vec![0; head + kept * columns * 4];
         file[..8].copy_from_slice(&(kept as u64).to_le_bytes());
         file[8..16].copy_from_slice(&((edges.len - kept) as u64).to_le_bytes());
@@ -118,11 +138,57 @@ impl Relabeling<'_> {
                 bytes[place * 4..][..4].copy_from_slice(value);
             }
         }
+        if sections > 1 {
+            let mut sorted: Vec<usize> = vec![0; kept];
+            for (edge, place) in places.iter().enumerate().filter(|(_, place)| **place != usize::MAX) {
+                sorted[*place] = edge;
+            }
+            for (section, list) in lists.iter().flatten().enumerate() {
+                let at = 24 + starts.len() * 8 * (section + 1);
+                list.append(&sorted, &starts, at, &mut file)?;
+            }
+        }
         Ok(file)
     }
 
+    /// Finds the features of a side, without those that are dropped. An edge whose features are all dropped has no bucket.
+    fn lists(&self, edges: &Edges, side: usize, bucket_of: &mut [u32]) -> Result<FeatureLists> {
+        let (counts, hashes) = edges.lists(side);
+        let counts: Vec<usize> = counts.map(|count| count as usize).collect();
+        let mut keys = Vec::new();
+        let mut hashes = hashes;
+        for (relation, count) in edges.relations().zip(&counts) {
+            let sides = self.schema.sides.get(self.schema.configured(relation)?).ok_or_else(out_of_range)?;
+            keys.extend(hashes.by_ref().take(*count).map(|hash| (sides[side], hash)));
+        }
+        let mut found = Vec::with_capacity(keys.len());
+        dictionary::ids(&self.lookups, self.schema, &keys, &mut found);
+        let mut found = found.into_iter();
+        let mut lists =
+            FeatureLists { ids: Vec::with_capacity(keys.len()), ends: Vec::with_capacity(counts.len()) };
+        for (count, bucket) in counts.iter().zip(bucket_of) {
+            let before = lists.ids.len();
+            for id in found.by_ref().take(*count).flatten() {
+                lists.ids.push(u32::try_from(id).map_err(|_| out_of_range())?);
+            }
+            if *count > 0 && lists.ids.len() == before {
+                *bucket = u32::MAX;
+            }
+            lists.ends.push(lists.ids.len());
+        }
+        Ok(lists)
+    }
+
     /// Partition of an id, and its row there.
-    fn place(&self, dictionary: usize, id: u64) -> (u64, u64) {
+    fn place(&self, dictionary: usize, id: u64) -> Result<(u64, u32)> {
+        let (part, row) = self.part_and_row(dictionary, id);
+        match u32::try_from(row) {
+            Ok(row) if row != NO_ROW => Ok((part, row)),
+            _ => Err(out_of_range()),
+        }
+    }
+
+    fn part_and_row(&self, dictionary: usize, id: u64) -> (u64, u64) {
         let parts = self.parts[dictionary];
         if parts == 1 {
             return (0, id);
@@ -133,6 +199,36 @@ impl Relabeling<'_> {
             None => u64::try_from(u128::from(id) * u128::from(parts) / u128::from(rows)).unwrap_or(0),
         };
         (part, id - part_start(part, rows, parts))
+    }
+}
+
+impl FeatureLists {
+    /// Features of an edge.
+    fn of(&self, edge: usize) -> &[u32] {
+        let start = if edge == 0 { 0 } else { self.ends[edge - 1] };
+        &self.ids[start..self.ends[edge]]
+    }
+
+    /// Appends the ends of the lists of the edges `sorted` by bucket, counted from the beginning of their bucket, and their
+    /// features. Writes the first feature of each bucket at `at`.
+    fn append(&self, sorted: &[usize], starts: &[u64], at: usize, file: &mut Vec<u8>) -> Result<()> {
+        let mut all: Vec<u8> = Vec::with_capacity(self.ids.len() * 4);
+        let mut put =
+            |bucket: usize, first: u64| file[at + bucket * 8..][..8].copy_from_slice(&first.to_le_bytes());
+        let mut ends: Vec<u8> = Vec::with_capacity(sorted.len() * 4);
+        for bucket in 0..starts.len() - 1 {
+            let first = all.len() / 4;
+            put(bucket, first as u64);
+            for edge in &sorted[to_usize(starts[bucket])?..to_usize(starts[bucket + 1])?] {
+                self.of(*edge).iter().for_each(|id| all.extend_from_slice(&id.to_le_bytes()));
+                let end = u32::try_from(all.len() / 4 - first).map_err(|_| out_of_range())?;
+                ends.extend_from_slice(&end.to_le_bytes());
+            }
+        }
+        put(starts.len() - 1, (all.len() / 4) as u64);
+        file.extend_from_slice(&ends);
+        file.extend_from_slice(&all);
+        Ok(())
     }
 }
 
@@ -147,21 +243,51 @@ pub(super) struct Relabeled {
     source: SourceRef,
     /// First edge of each bucket, and the number of edges.
     starts: Vec<u32>,
+    /// Sides with lists of features.
+    lists: [Option<Listed>; 2],
+    /// Offset of the columns.
+    head: u64,
     pub(super) skipped: u64,
     pub(super) bad: u64,
 }
 
+/// Lists of a side in the file of a chunk.
+#[derive(Debug)]
+struct Listed {
+    /// Offset of the ends.
+    ends: u64,
+    /// Offset of the features.
+    features: u64,
+    /// First feature of each bucket, and the number of features.
+    starts: Vec<u32>,
+}
+
 impl Relabeled {
-    pub(super) fn open(source: SourceRef, buckets: usize) -> Result<Self> {
-        let head = read_vec(&*source, 0, 24 + (buckets as u64 + 1) * 8)?;
-        let words: Vec<u64> = head.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
+    pub(super) fn open(source: SourceRef, buckets: usize, schema: &Schema) -> Result<Self> {
+        let sections = 1 + schema.listed.iter().filter(|listed| **listed).count();
+        let head = 24 + (buckets as u64 + 1) * 8 * sections as u64;
+        let bytes = read_vec(&*source, 0, head)?;
+        let words: Vec<u64> = bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
         let [_, skipped, bad, ..] = words[..] else { return Err(damaged(&*source)) };
-        let starts = words[3..].iter().map(|start| u32::try_from(*start).map_err(|_| damaged(&*source)));
-        let starts = starts.collect::<Result<Vec<u32>>>()?;
-        if !starts.is_sorted() {
-            return Err(damaged(&*source));
+        let mut sections = words[3..].chunks_exact(buckets + 1).map(|starts| {
+            let starts = starts.iter().map(|start| u32::try_from(*start).map_err(|_| damaged(&*source)));
+            starts
+                .collect::<Result<Vec<u32>>>()
+                .and_then(|starts| if starts.is_sorted() { Ok(starts) } else { Err(damaged(&*source)) })
+        });
+        let mut next = || sections.next().unwrap_or_else(|| Err(damaged(&*source)));
+        let starts = next()?;
+        let edges = starts.last().copied().map_or(0, u64::from);
+        let mut at = head + edges * if schema.weighted { 16 } else { 12 };
+        let mut lists = [None, None];
+        for (list, _) in lists.iter_mut().zip(schema.listed).filter(|(_, listed)| *listed) {
+            let starts = next()?;
+            let (ends, features) = (at, at + edges * 4);
+            at = features + starts.last().copied().map_or(0, u64::from) * 4;
+            *list = Some(Listed { ends, features, starts });
         }
-        Ok(Self { source, starts, skipped, bad })
+        drop(sections);
+        Ok(Self { source, starts, lists, head, skipped, bad })
     }
 
     /// Number of edges.
@@ -169,35 +295,51 @@ impl Relabeled {
         self.starts.last().copied().map_or(0, u64::from)
     }
 
-    /// Number of edges in a bucket.
-    fn in_bucket(&self, bucket: usize) -> u64 {
-        u64::from(self.starts[bucket + 1] - self.starts[bucket])
+    /// Number of elements of a column in a bucket.
+    fn in_bucket(&self, column: Column, bucket: usize) -> u64 {
+        let starts = match column {
+            Column::Features(side) => self.lists[side].as_ref().map_or(&[][..], |list| &list.starts),
+            _ => &self.starts,
+        };
+        starts.get(bucket..bucket + 2).map_or(0, |pair| u64::from(pair[1] - pair[0]))
     }
 
     /// Offset of an element of a column.
     fn offset(&self, column: Column, bucket: usize, element: u64) -> u64 {
-        let head = 24 + self.starts.len() as u64 * 8;
-        head + (column as u64 * self.len() + u64::from(self.starts[bucket]) + element) * 4
+        let edge = u64::from(self.starts[bucket]) + element;
+        let place = |number: u64| self.head + (number * self.len() + edge) * 4;
+        match column {
+            Column::Lhs => place(0),
+            Column::Rhs => place(1),
+            Column::Relation => place(2),
+            Column::Weight => place(3),
+            Column::Ends(side) => self.lists[side].as_ref().map_or(0, |list| list.ends + edge * 4),
+            Column::Features(side) => self.lists[side]
+                .as_ref()
+                .map_or(0, |list| list.features + (u64::from(list.starts[bucket]) + element) * 4),
+        }
     }
 }
 
-/// Column of a bucket: the edges of all chunks in order, as 64-bit integers, or 32-bit floats for weights.
+/// Column of a bucket: the elements of all chunks in order, as 64-bit integers, or 32-bit floats for weights.
 #[derive(Debug)]
 pub(super) struct BucketColumn {
     chunks: Arc<Vec<Relabeled>>,
-    /// First edge of each chunk in the bucket, and their number; the same for all columns of the bucket.
+    /// First element of each chunk in the bucket, and their number; the same for all columns with one element an edge.
     starts: Arc<Vec<u64>>,
+    /// First feature of each chunk in the bucket, for a column of ends.
+    features: Arc<Vec<u64>>,
     bucket: usize,
     column: Column,
     label: String,
 }
 
-/// Returns the first edge of each chunk in a bucket, and their number.
-pub(super) fn starts_in(chunks: &[Relabeled], bucket: usize) -> Vec<u64> {
+/// Returns the first element of each chunk in a column of a bucket, and their number.
+pub(super) fn starts_in(chunks: &[Relabeled], column: Column, bucket: usize) -> Vec<u64> {
     let mut starts = vec![0];
     let mut sum = 0;
     for chunk in chunks {
-        sum += chunk.in_bucket(bucket);
+        sum += chunk.in_bucket(column, bucket);
         starts.push(sum);
     }
     starts
@@ -211,7 +353,17 @@ impl BucketColumn {
         column: Column,
         label: String,
     ) -> Self {
-        Self { chunks: chunks.clone(), starts: starts.clone(), bucket, column, label }
+        let features = match column {
+            Column::Ends(side) => starts_in(chunks, Column::Features(side), bucket),
+            _ => Vec::new(),
+        };
+        let features = Arc::new(features);
+        Self { chunks: chunks.clone(), starts: starts.clone(), features, bucket, column, label }
+    }
+
+    /// Number of elements before those of the edges: the ends are preceded by a zero, and so are the offsets of all lists.
+    fn before(&self) -> u64 {
+        u64::from(matches!(self.column, Column::Ends(_)))
     }
 
     fn width(&self) -> u64 {
@@ -221,6 +373,13 @@ impl BucketColumn {
     /// Reads whole elements.
     fn elements(&self, mut from: u64, mut buffer: &mut [u8]) -> Result<()> {
         let width = to_usize(self.width())?;
+        if self.before() > 0 && from == 0 && !buffer.is_empty() {
+            let (zero, rest) = buffer.split_at_mut(width);
+            zero.fill(0);
+            buffer = rest;
+        } else {
+            from -= self.before();
+        }
         let mut chunk = self.starts.partition_point(|start| *start <= from).saturating_sub(1);
         while !buffer.is_empty() {
             let (Some(own), Some([start, end])) = (self.chunks.get(chunk), self.starts.get(chunk..chunk + 2))
@@ -234,8 +393,13 @@ impl BucketColumn {
             if width == 4 {
                 now.copy_from_slice(&bytes);
             } else {
+                let base = self.features.get(chunk).copied().unwrap_or(0);
                 for (wide, narrow) in now.as_chunks_mut::<8>().0.iter_mut().zip(bytes.as_chunks::<4>().0) {
-                    *wide = u64::from(u32::from_le_bytes(*narrow)).to_le_bytes();
+                    let value = match u32::from_le_bytes(*narrow) {
+                        NO_ROW => u64::MAX,
+                        value => base + u64::from(value),
+                    };
+                    *wide = value.to_le_bytes();
                 }
             }
             buffer = rest;
@@ -248,7 +412,7 @@ impl BucketColumn {
 
 impl Source for BucketColumn {
     fn len(&self) -> u64 {
-        self.starts.last().copied().unwrap_or(0) * self.width()
+        (self.starts.last().copied().unwrap_or(0) + self.before()) * self.width()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {

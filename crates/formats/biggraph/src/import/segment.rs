@@ -10,6 +10,8 @@ use twox_hash::XxHash3_64;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{Source, SourceRef, read_vec, to_usize};
 
+/// Separator of the features in a list.
+const SEPARATOR: u8 = b',';
 /// Maximum number of relations that an error names.
 const MAX_NAMED: usize = 5;
 
@@ -22,6 +24,10 @@ pub(super) struct Schema {
     pub(super) sides: Vec<[usize; 2]>,
     /// Number of dictionaries: one for each entity type, and the last for dynamic relations.
     pub(super) dictionaries: usize,
+    /// Dictionaries with names of features: a side of an edge is a list of them, with commas between.
+    pub(super) featurized: Vec<bool>,
+    /// Sides on which some relation has features.
+    pub(super) listed: [bool; 2],
     /// Dictionary of the relations, if they are dynamic.
     pub(super) relation_dictionary: Option<usize>,
     /// First bits of a hash that tell its partition.
@@ -51,6 +57,16 @@ impl Schema {
     /// Number of partitions of each dictionary.
     pub(super) fn parts(&self) -> usize {
         1 << self.bits
+    }
+
+    /// True where this side of a relation is a list of features.
+    pub(super) fn is_list(&self, relation: usize, side: usize) -> bool {
+        self.sides.get(relation).is_some_and(|sides| self.featurized[sides[side]])
+    }
+
+    /// Relation of the configuration: the first if they are dynamic.
+    pub(super) fn configured(&self, relation: u64) -> Result<usize> {
+        if self.relation_dictionary.is_some() { Ok(0) } else { to_usize(relation) }
     }
 
     /// Bytes of the relation of an edge.
@@ -84,6 +100,12 @@ pub(super) struct Segment<'s> {
     rhs: Vec<u64>,
     rel: Vec<u64>,
     weight: Vec<f32>,
+    /// Number of features of each edge, for each side; empty for a side without lists.
+    counts: [Vec<u32>; 2],
+    /// Hashes of all features, for each side.
+    features: [Vec<u64>; 2],
+    /// Number of uses of names.
+    places: u32,
     /// Uses of names, for each partition of each dictionary.
     uses: Vec<Vec<Use>>,
     /// Lines that were skipped as malformed.
@@ -93,7 +115,18 @@ pub(super) struct Segment<'s> {
 impl<'s> Segment<'s> {
     pub(super) fn new(schema: &'s Schema) -> Self {
         let uses = vec![Vec::new(); schema.dictionaries << schema.bits];
-        Self { schema, lhs: Vec::new(), rhs: Vec::new(), rel: Vec::new(), weight: Vec::new(), uses, bad: 0 }
+        Self {
+            schema,
+            lhs: Vec::new(),
+            rhs: Vec::new(),
+            rel: Vec::new(),
+            weight: Vec::new(),
+            counts: [Vec::new(), Vec::new()],
+            features: [Vec::new(), Vec::new()],
+            places: 0,
+            uses,
+            bad: 0,
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -101,6 +134,9 @@ impl<'s> Segment<'s> {
         self.rhs.clear();
         self.rel.clear();
         self.weight.clear();
+        self.counts.iter_mut().for_each(Vec::clear);
+        self.features.iter_mut().for_each(Vec::clear);
+        self.places = 0;
         self.uses.iter_mut().for_each(Vec::clear);
         self.bad = 0;
     }
@@ -125,22 +161,34 @@ impl<'s> Segment<'s> {
             (None, Some(field)) => (0, schema.hash(named(field))),
             (_, None) => (0, 0),
         };
-        // Three places an edge: lhs, rhs, relation.
-        let first = u32::try_from(self.lhs.len() * 3).unwrap_or(u32::MAX);
-        if let (Some(dictionary), Some(name)) = (schema.relation_dictionary, edge.rel) {
-            self.uses[dictionary << schema.bits | schema.part_of(rel)].push(Use {
-                hash: rel,
-                name,
-                place: first + 2,
-            });
+        let sides = [edge.lhs, edge.rhs];
+        // Before any name is used: a line that is skipped uses none.
+        for (side, field) in sides.into_iter().enumerate() {
+            if schema.is_list(relation, side) && features(text, field).any(|feature| feature.len == 0) {
+                return Err(BadLine::EmptyName);
+            }
         }
         let mut hashes = [0; 2];
-        for (side, name) in [edge.lhs, edge.rhs].into_iter().enumerate() {
-            let hash = schema.hash(named(name));
+        for (side, field) in sides.into_iter().enumerate() {
             let dictionary = schema.sides[relation][side];
-            let place = first + u32::from(side > 0);
-            self.uses[dictionary << schema.bits | schema.part_of(hash)].push(Use { hash, name, place });
-            hashes[side] = hash;
+            let mut count = 0;
+            if schema.is_list(relation, side) {
+                for feature in features(text, field) {
+                    let hash = schema.hash(named(feature));
+                    self.use_name(dictionary, hash, feature);
+                    self.features[side].push(hash);
+                    count += 1;
+                }
+            } else {
+                hashes[side] = schema.hash(named(field));
+                self.use_name(dictionary, hashes[side], field);
+            }
+            if schema.listed[side] {
+                self.counts[side].push(count);
+            }
+        }
+        if let (Some(dictionary), Some(name)) = (schema.relation_dictionary, edge.rel) {
+            self.use_name(dictionary, rel, name);
         }
         self.lhs.push(hashes[0]);
         self.rhs.push(hashes[1]);
@@ -149,6 +197,12 @@ impl<'s> Segment<'s> {
             self.weight.push(edge.weight);
         }
         Ok(())
+    }
+
+    fn use_name(&mut self, dictionary: usize, hash: u64, name: Field) {
+        let part = dictionary << self.schema.bits | self.schema.part_of(hash);
+        self.uses[part].push(Use { hash, name, place: self.places });
+        self.places += 1;
     }
 
     /// Returns the parts of the file of edges.
@@ -163,6 +217,10 @@ impl<'s> Segment<'s> {
         let width = self.schema.relation_width();
         self.rel.iter().for_each(|rel| file.extend_from_slice(&rel.to_le_bytes()[..width]));
         self.weight.iter().for_each(|weight| file.extend_from_slice(&weight.to_le_bytes()));
+        for (counts, features) in self.counts.iter().zip(&self.features) {
+            counts.iter().for_each(|count| file.extend_from_slice(&count.to_le_bytes()));
+            features.iter().for_each(|hash| file.extend_from_slice(&hash.to_le_bytes()));
+        }
         file
     }
 
@@ -213,6 +271,16 @@ impl<'s> Segment<'s> {
     }
 }
 
+/// Places of the names in a list of features.
+fn features(text: &[u8], list: Field) -> impl Iterator<Item = Field> {
+    let mut start = list.range().start;
+    text[list.range()].split(|byte| *byte == SEPARATOR).map(move |name| {
+        let field = Field::of(start..start + name.len());
+        start += name.len() + 1;
+        field
+    })
+}
+
 /// Slot of a hash in a table with a power of two of slots.
 pub(super) fn low_bits(hash: u64, slots: usize) -> usize {
     // The first bits are equal within a partition.
@@ -225,6 +293,16 @@ pub(super) struct Edges {
     pub(super) len: usize,
     bytes: Vec<u8>,
     width: usize,
+    /// Offsets of the counts of features and of their hashes, for each side with lists.
+    lists: [Option<Lists>; 2],
+}
+
+/// Lists of features of a side: numbers of them, and their hashes.
+#[derive(Debug, Clone, Copy)]
+struct Lists {
+    counts: usize,
+    features: usize,
+    end: usize,
 }
 
 impl Edges {
@@ -236,10 +314,21 @@ impl Edges {
         let len = to_usize(edges)?;
         let width = schema.relation_width();
         let each = 16 + width + if schema.weighted { 4 } else { 0 };
-        if len.checked_mul(each).and_then(|n| n.checked_add(16)) != Some(bytes.len()) {
+        let mut end = len.checked_mul(each).and_then(|n| n.checked_add(16));
+        let mut lists = [None; 2];
+        for (lists, _) in lists.iter_mut().zip(schema.listed).filter(|(_, listed)| *listed) {
+            let counts = end.filter(|end| *end <= bytes.len()).ok_or_else(|| damaged(source))?;
+            let features =
+                len.checked_mul(4).and_then(|n| n.checked_add(counts)).ok_or_else(|| damaged(source))?;
+            let all = bytes.get(counts..features).ok_or_else(|| damaged(source))?;
+            let sum: u64 = all.as_chunks().0.iter().map(|b| u64::from(u32::from_le_bytes(*b))).sum();
+            end = to_usize(sum)?.checked_mul(8).and_then(|n| n.checked_add(features));
+            *lists = Some(Lists { counts, features, end: end.unwrap_or(usize::MAX) });
+        }
+        if end != Some(bytes.len()) {
             return Err(damaged(source));
         }
-        Ok(Self { bad, len, bytes, width })
+        Ok(Self { bad, len, bytes, width, lists })
     }
 
     /// Hashes of the names of a side.
@@ -259,8 +348,20 @@ impl Edges {
     }
 
     /// Weights, as bytes; empty without.
-    pub(super) fn weights(&self) -> &[[u8; 4]] {
-        self.bytes[16 + self.len * (16 + self.width)..].as_chunks().0
+    pub(super) fn weights(&self, schema: &Schema) -> &[[u8; 4]] {
+        let start = 16 + self.len * (16 + self.width);
+        let end = if schema.weighted { start + self.len * 4 } else { start };
+        self.bytes[start..end].as_chunks().0
+    }
+
+    /// Number of features of each edge, and the hashes of all; empty for a side without lists.
+    pub(super) fn lists(&self, side: usize) -> (impl Iterator<Item = u32>, impl Iterator<Item = u64>) {
+        let Lists { counts, features, end } =
+            self.lists[side].unwrap_or(Lists { counts: 0, features: 0, end: 0 });
+        (
+            self.bytes[counts..features].as_chunks().0.iter().map(|b| u32::from_le_bytes(*b)),
+            self.bytes[features..end].as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)),
+        )
     }
 }
 

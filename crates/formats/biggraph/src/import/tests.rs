@@ -504,6 +504,7 @@ fn options_that_do_not_fit_are_refused() {
     import.columns = Columns::parse("lhs,rhs").unwrap();
     let other = dir.path().join("other");
     assert_eq!(import.run(&other).unwrap_err().code().as_str(), "edge-columns");
+    let mut import = import_of(dir.path(), &graph_config([2, 2], false), [&[], &[]]);
     import.config.entities[0].1.featurized = true;
     assert_eq!(import.run(&other).unwrap_err().code().as_str(), "featurised");
     let import = import_of(dir.path(), &graph_config([2000, 2000], false), [&[], &[]]);
@@ -515,4 +516,94 @@ fn options_that_do_not_fit_are_refused() {
     let import = import_of(dir.path(), &graph_config([1, 1], false), [&[], &[]]);
     assert_eq!(import.run(&other).unwrap_err().code().as_str(), "exists");
     assert_eq!(tree(&work).len(), 1);
+}
+
+#[test]
+fn lists_of_features_are_rows_of_the_features() {
+    let config = |parts: u64| {
+        let json = json!({
+            "entities": {"word": {"num_partitions": 1, "featurized": true}, "item": {"num_partitions": parts}},
+            "relations": [
+                {"name": "says", "lhs": "word", "rhs": "item"}, {"name": "same", "lhs": "item", "rhs": "item"},
+                {"name": "near", "lhs": "word", "rhs": "word"},
+            ],
+            "dimension": 4, "entity_path": "x/names", "edge_paths": ["x/train", "x/test"], "checkpoint_path": "m",
+        });
+        Config::parse(&json.to_string(), false).unwrap().0
+    };
+    let mut rng = Rng(7);
+    let mut list = |most: u64| {
+        let words: Vec<String> = (0..1 + rng.below(most)).map(|_| format!("w{}", rng.below(90))).collect();
+        words.join(",")
+    };
+    let mut edges = Vec::new();
+    for number in 0..9000 {
+        edges.push(match number % 3 {
+            0 => [list(4), "says".to_owned(), format!("i{}", number % 70)],
+            1 => [format!("i{}", number % 7), "same".to_owned(), format!("i{}", number % 11)],
+            _ => [list(3), "near".to_owned(), list(2)],
+        });
+    }
+    let test = [["rare,w1".to_owned(), "says".to_owned(), "i1".to_owned()]];
+    for parts in [1, 3] {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(parts);
+        let target = dir.path().join("data");
+        let mut import = import_of(dir.path(), &config, [&edges, &test]);
+        (import.run.threads, import.run.memory) = (16, 8 << 20);
+        import.entity_min_count = 2;
+        import.order = EntityOrder::Seen;
+        assert!(import.sets[0][0].source.len() > 2 * CHUNK.start(), "several chunks");
+        import.run(&target).unwrap();
+        let words = names_in(&target.join("names/entity_names_word_0.json"));
+        assert_eq!(words.len(), 90);
+        let items: Vec<Vec<String>> = (0..parts)
+            .map(|part| names_in(&target.join(format!("names/entity_names_item_{part}.json"))))
+            .collect();
+        let (mut found, mut expected) = (Vec::new(), edges.clone());
+        for (lhs, rhs) in (0..parts).flat_map(|lhs| (0..parts).map(move |rhs| (lhs, rhs))) {
+            let columns = columns(&target.join(format!("train/edges_{lhs}_{rhs}.h5")));
+            let numbers = |name: &str| {
+                let bytes = columns.get(name).map_or(&[][..], |column| column.1.as_chunks::<8>().0);
+                bytes.iter().map(|b| i64::from_le_bytes(*b)).collect::<Vec<_>>()
+            };
+            let side = |side: &str, part: u64| {
+                let (ids, offsets, data) =
+                    (numbers(side), numbers(&format!("{side}d_offsets")), numbers(&format!("{side}d_data")));
+                assert!(offsets.is_empty() || offsets.len() == ids.len() + 1);
+                assert_eq!(offsets.last().copied().unwrap_or(0), i64::try_from(data.len()).unwrap());
+                let at = |n: i64| usize::try_from(n).unwrap();
+                let names = ids.iter().enumerate().map(|(edge, id)| match id {
+                    -1 => {
+                        let own = &data[at(offsets[edge])..at(offsets[edge + 1])];
+                        own.iter().map(|id| words[at(*id)].clone()).collect::<Vec<_>>().join(",")
+                    }
+                    id => {
+                        assert!(offsets.is_empty() || offsets[edge] == offsets[edge + 1]);
+                        items[usize::try_from(part).unwrap()][at(*id)].clone()
+                    }
+                });
+                names.collect::<Vec<_>>()
+            };
+            for ((left, right), relation) in
+                side("lhs", lhs).into_iter().zip(side("rhs", rhs)).zip(numbers("rel"))
+            {
+                let name = config.relations[usize::try_from(relation).unwrap()].name.clone();
+                found.push([left, name, right]);
+            }
+        }
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
+        // The word "rare" is dropped from its list; the edge stays.
+        let tests = (0..parts).map(|rhs| columns(&target.join(format!("test/edges_0_{rhs}.h5"))));
+        let lists: Vec<Vec<u8>> =
+            tests.filter_map(|columns| columns.get("lhsd_data").map(|c| c.1.clone())).collect();
+        let first = words.iter().position(|word| word == "w1").unwrap() as u64;
+        assert_eq!(lists, [first.to_le_bytes().to_vec()]);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let import =
+        import_of(dir.path(), &config(1), [&[["a,,b".to_owned(), "says".to_owned(), "i".to_owned()]], &[]]);
+    assert_eq!(import.run(&dir.path().join("data")).unwrap_err().code().as_str(), "bad-line");
 }

@@ -54,6 +54,17 @@ impl CheckpointStore {
     /// valid and its version is incomplete: for that case see
     /// [`rollback`](Self::rollback); [`weighbridge_core::Kind::Io`].
     pub fn recover(&self, options: &RecoverOptions) -> Result<RecoverReport> {
+        // Before the lock, whose file would stay in a folder that was named by mistake.
+        if !options.start_over {
+            let state = self.state()?;
+            if state.versions.is_empty() && state.marker == Marker::Missing {
+                return Err(self.here(
+                    Error::mismatch("no-complete-version", "no version of a checkpoint in the folder").hint(
+                        "give the folder with the files of the checkpoint, or start over from version 0",
+                    ),
+                ));
+            }
+        }
         let _lock = self.lock()?;
         let state = self.state()?;
         let mut report = RecoverReport {

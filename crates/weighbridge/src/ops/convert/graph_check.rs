@@ -109,7 +109,7 @@ fn ends(what: &str, program: &[Endpoint], graph: &[Endpoint], differences: &mut 
 #[cfg(not(feature = "tract"))]
 fn run(_: &Path) -> Option<String> {
     Some(
-        "this build cannot run ONNX models; to run the graph, build the command with the feature `tract`"
+        "this build cannot run ONNX models; to run the graph, build weighbridge with cargo's feature `tract`"
             .to_owned(),
     )
 }

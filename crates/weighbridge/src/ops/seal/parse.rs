@@ -332,8 +332,10 @@ fn digests_of(sha256: Option<&str>, blake3: Option<&str>) -> Result<Digests> {
 }
 
 fn not_json(what: &str, error: &serde_json::Error) -> Error {
-    let fault = if error.is_data() { "is not a manifest object" } else { "is not JSON" };
-    not_one(&format!("{what} {fault}")).found(error)
+    if error.is_data() {
+        return not_one(&format!("{what} is not a manifest object")).found(error);
+    }
+    not_one(&format!("{what} is not JSON: {error}"))
 }
 
 fn not_one(why: &str) -> Error {

@@ -106,11 +106,18 @@ def graph(config, folder):
         for file in sorted((folder / pathlib.Path(path).name).iterdir()):
             left, right = map(int, file.stem.split("_")[1:])
             own = columns(file)
-            for lhs, rhs, rel in zip(own["lhs"], own["rhs"], own["rel"]):
+            for at, rel in enumerate(own["rel"]):
                 relation = config["relations"][0 if dynamic else rel]
-                tables = names[relation["lhs"]], names[relation["rhs"]]
-                lhs_part, rhs_part = (p if len(t) > 1 else 0 for p, t in zip((left, right), tables))
-                edges.append((tables[0][lhs_part][lhs], relations[rel], tables[1][rhs_part][rhs]))
+                ends = []
+                for side, part in (("lhs", left), ("rhs", right)):
+                    parts = names[relation[side]]
+                    if config["entities"][relation[side]].get("featurized"):
+                        check(f"{file}: no entity", own[side][at] == -1)
+                        first, last = own[f"{side}d_offsets"][at : at + 2]
+                        ends.append(",".join(parts[0][row] for row in own[f"{side}d_data"][first:last]))
+                    else:
+                        ends.append(parts[part if len(parts) > 1 else 0][own[side][at]])
+                edges.append((ends[0], relations[rel], ends[1]))
         sets[path] = collections.Counter(edges)
     flat = {entity: collections.Counter(n for part in parts for n in part) for entity, parts in names.items()}
     sizes = {entity: [len(part) for part in parts] for entity, parts in names.items()}
@@ -211,6 +218,39 @@ def random_graph(number, work):
     return True
 
 
+def featurized(number, work):
+    """Types with features: upstream trains on them, but its importer does not know them."""
+    dice = random.Random(number)
+    folder = work / f"features-{number}"
+    folder.mkdir()
+    parts = dice.choice([1, 1, 2, 3])
+    config = {
+        "entities": {"word": {"num_partitions": 1, "featurized": True}, "item": {"num_partitions": parts}},
+        "relations": [
+            {"name": "says", "lhs": "word", "rhs": "item", "operator": "none"},
+            {"name": "same", "lhs": "item", "rhs": "item", "operator": "none"},
+        ],
+        "global_emb": False,
+        "dimension": 4,
+        "entity_path": "x/names",
+        "edge_paths": ["x/set0"],
+        "checkpoint_path": "model",
+    }
+    edges = []
+    for _ in range(dice.choice([60, 5000])):
+        item = f"i{dice.randrange(40)}"
+        if dice.random() < 0.7:
+            edges.append((",".join(f"wé{dice.randrange(30)}" for _ in range(dice.randint(1, 5))), "says", item))
+        else:
+            edges.append((item, "same", f"i{dice.randrange(40)}"))
+    source = folder / "in.tsv"
+    source.write_text("".join("\t".join(edge) + "\n" for edge in edges))
+    out = ours(config, [source], folder / "out", "--memory", "8MiB", "--threads", 16)
+    if out:
+        check(f"features {number}: content", graph(config, out)[0]["x/set0"] == collections.Counter(edges))
+        trains(f"features {number}", config, out, folder / "model")
+
+
 if __name__ == "__main__":
     binary = str(pathlib.Path(sys.argv[1]).resolve())
     fixture_folder = pathlib.Path(sys.argv[2]).resolve()
@@ -220,6 +260,8 @@ if __name__ == "__main__":
         work = pathlib.Path(temporary)
         fixtures(fixture_folder, work)
         judged = sum(random_graph(number, work) for number in range(40))
+        for number in range(8):
+            featurized(number, work)
         check("at least 30 random graphs", judged >= 30, judged)
     print(f"{counted} checks, {failures} failures")
     sys.exit(1 if failures else 0)

@@ -89,7 +89,7 @@ fn ids_and_files_are_those_of_upstream() {
             config.edge_paths = vec!["dyn/train".to_owned(), "dyn/valid".to_owned()];
         }
         let mut import = Import::new(config, files.into_iter().map(input).collect());
-        import.columns = Columns::parse(columns).unwrap();
+        import.columns = Some(Columns::parse(columns).unwrap());
         import.like_upstream = true;
         import.seed = seed;
         if name == "dyn" {
@@ -495,13 +495,13 @@ fn options_that_do_not_fit_are_refused() {
     import.sets.pop();
     assert_eq!(code(&import), "edge-sets");
     let mut import = import_of(dir.path(), &graph_config([1, 1], true), [&[], &[]]);
-    import.columns = Columns::parse("lhs,rhs").unwrap();
+    import.columns = Some(Columns::parse("lhs,rhs").unwrap());
     assert_eq!(code(&import), "edge-columns");
     import.config.dynamic_relations = false;
     import.run(&target).unwrap();
     assert_eq!(code(&import), "exists");
     let mut import = import_of(dir.path(), &graph_config([1, 1], false), [&[], &[]]);
-    import.columns = Columns::parse("lhs,rhs").unwrap();
+    import.columns = Some(Columns::parse("lhs,rhs").unwrap());
     let other = dir.path().join("other");
     assert_eq!(import.run(&other).unwrap_err().code().as_str(), "edge-columns");
     import.config.entities[0].1.featurized = true;

@@ -19,6 +19,8 @@ mod relabel;
 mod segment;
 mod table;
 #[cfg(test)]
+mod table_tests;
+#[cfg(test)]
 mod tests;
 mod text;
 mod twister;

@@ -35,7 +35,7 @@ fn file(path: &Path, form: Option<TextForm>) -> EdgeFile {
 }
 
 /// Files of a folder by relative path.
-fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
     while let Some(next) = open.pop() {
@@ -107,7 +107,7 @@ fn ids_and_files_are_those_of_upstream() {
     }
 }
 
-fn graph_config(partitions: [u64; 2], dynamic: bool) -> Config {
+pub(super) fn graph_config(partitions: [u64; 2], dynamic: bool) -> Config {
     let relation = |name: &str, lhs: &str, rhs: &str| json!({"name": name, "lhs": lhs, "rhs": rhs});
     let relations = if dynamic {
         vec![relation("all", "user", "item")]
@@ -128,7 +128,7 @@ fn graph_config(partitions: [u64; 2], dynamic: bool) -> Config {
 }
 
 /// Edges of names, as text. Their number is large enough for several chunks of the smallest size.
-fn graph(edges: u64, seed: u64, dynamic: bool) -> Vec<[String; 3]> {
+pub(super) fn graph(edges: u64, seed: u64, dynamic: bool) -> Vec<[String; 3]> {
     let mut rng = Rng(seed);
     let mut all = Vec::new();
     for _ in 0..edges {
@@ -150,7 +150,7 @@ fn text(edges: &[[String; 3]]) -> String {
     edges.iter().map(|edge| edge.join("\t") + "\n").collect()
 }
 
-fn import_of(dir: &Path, config: &Config, sets: [&[[String; 3]]; 2]) -> Import {
+pub(super) fn import_of(dir: &Path, config: &Config, sets: [&[[String; 3]]; 2]) -> Import {
     let files = ["train.tsv", "test.tsv"].iter().zip(sets).map(|(name, edges)| {
         std::fs::write(dir.join(name), text(edges)).unwrap();
         vec![file(&dir.join(name), None)]
@@ -352,8 +352,8 @@ fn bytes_of_names_that_are_not_utf8_survive_as_surrogates() {
 
 /// Disk that fails from the given operation on, as if the process had been killed.
 #[derive(Debug)]
-struct Mortal {
-    left: AtomicUsize,
+pub(super) struct Mortal {
+    pub(super) left: AtomicUsize,
 }
 
 impl Mortal {

@@ -2,6 +2,9 @@
 //!
 //! The sections are the row groups of Parquet, or the record batches of Arrow.
 
+#[cfg(test)]
+mod tests;
+
 use crate::arrow::ArrowSections;
 use crate::parquet::ParquetSections;
 use arrow_array::cast::AsArray;

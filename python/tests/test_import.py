@@ -73,6 +73,27 @@ def test_names_of_all_edges_come_back(tmp_path: Path) -> None:
     assert sorted(again) == sorted(found)
 
 
+def test_tables_and_text_give_the_same_folder(tmp_path: Path) -> None:
+    one = config(tmp_path, edge_paths=["x/train"])
+    (tmp_path / "edges.tsv").write_text("".join("\t".join(edge) + "\n" for edge in EDGES))
+    weighbridge.import_edges(tmp_path / "edges.tsv", tmp_path / "text", config=one, order="sorted")
+    names = {"entities": tmp_path / "text/names", "config": one}
+    for kind in ("parquet", "arrow"):
+        table = tmp_path / f"edges.{kind}"
+        weighbridge.convert(tmp_path / "text/train", table, **names)
+        again = tmp_path / kind
+        report = weighbridge.import_edges(table, again, config=one, order="sorted")
+        assert [own.edges for own in report.edges] == [4]
+        files = [path.relative_to(again) for path in again.rglob("*") if path.is_file()]
+        assert len(files) > 6
+        for file in files:
+            assert (again / file).read_bytes() == (tmp_path / "text" / file).read_bytes(), file
+        with pytest.raises(weighbridge.UsageError, match="3 columns: lhs, rel, rhs"):
+            weighbridge.import_edges(table, tmp_path / "x", config=one, columns="lhs,rhs,weight,-")
+        with pytest.raises(weighbridge.UsageError, match="is a table"):
+            weighbridge.import_edges(table, tmp_path / "x", config=one, from_="csv")
+
+
 def test_errors_name_the_line_and_keywords(tmp_path: Path) -> None:
     edges = tmp_path / "edges.tsv"
     edges.write_text("ann\tfollows\tbob\nann bob\n")

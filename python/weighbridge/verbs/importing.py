@@ -20,7 +20,7 @@ class ImportedEdges(NamedTuple):
     dropped: int
     """Edges with names that are too rare."""
     bad_lines: int
-    """Malformed lines that were skipped."""
+    """Malformed lines and rows that were skipped."""
     buckets: Tuple[int, int]
     """Partitions of left and of right sides."""
 
@@ -75,7 +75,7 @@ def import_edges(
     *,
     config: Path,
     from_: Optional[Literal["tsv", "csv", "words", "nt"]] = None,
-    columns: str = "lhs,rel,rhs",
+    columns: Optional[str] = None,
     header: bool = False,
     skip_bad: int = 0,
     entity_min_count: int = 1,
@@ -91,12 +91,13 @@ def import_edges(
 ) -> ImportReport:
     """Imports edge lists into the input folders of PyTorch-BigGraph, as the verb `import` does.
 
-    - `sources`: files, folders or patterns, plain or compressed; `SET=PATH` names the edge path by its last part;
+    - `sources`: files (text, Parquet, Arrow), folders or patterns; `SET=PATH` names the edge path by its last part;
     - `target`: folder to write;
     - `config`: BigGraph configuration: JSON, or a Python file with a literal dictionary;
-    - `from_`: form of the lines, by the extension by default;
-    - `columns`: names in order: `lhs`, `rhs`, `rel`, `weight`, and `-` for others; `header` skips the first line;
-    - `skip_bad`: number of malformed lines to skip instead of failing at the first;
+    - `from_`: form of text, by the extension by default;
+    - `columns`: names in order: `lhs`, `rhs`, `rel`, `weight`, and `-` for others, by default `lhs,rel,rhs`; the columns of a table
+      are found by these names where it has them; `header` skips the first line of text;
+    - `skip_bad`: number of malformed lines or rows to skip instead of failing at the first;
     - `entity_min_count`, `relation_min_count`: drop names with fewer uses, and their edges;
     - `order`, `seed`: ids of entities; `like_upstream` gives the ids of upstream's importer after `random.seed(seed)`.
 

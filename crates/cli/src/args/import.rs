@@ -11,6 +11,7 @@ Examples:
   weighbridge import train.tsv.gz valid.tsv.gz --config config.py -o data/    one input for each edge path
   weighbridge import 'train=part-*.tsv' valid=v.tsv --config config.py -o data/    sets by the names of the edge paths
   weighbridge import soc.txt --from words --columns lhs,rhs --config config.json -o data/
+  weighbridge import 'edges/part-*.parquet' --config config.json -o data/
   weighbridge import dump.nt.zst --config config.json -o data/ --entity-min-count 5
   weighbridge import edges.tsv --like-upstream --seed 7 --config config.json -o data/
 
@@ -25,26 +26,29 @@ An import that was interrupted continues when the same command is run again.";
 pub(crate) struct Import {
     /// Files with edges, folders of them, or patterns (* and ?)
     ///
-    /// Plain, gzip or Zstandard. With several edge_paths in the configuration: one input for each, in their order, or
-    /// NAME=PATH, where NAME is the last part of the edge path (train=edges.tsv for data/train). With one edge path, all
-    /// inputs go to it.
+    /// Text, plain or compressed with gzip or Zstandard; Parquet; Arrow (Feather 2). With several edge_paths in the
+    /// configuration: one input for each, in their order, or NAME=PATH, where NAME is the last part of the edge path
+    /// (train=edges.tsv for data/train). With one edge path, all inputs go to it.
     #[arg(required = true, value_name = "INPUT")]
     pub inputs: Vec<String>,
     /// BigGraph configuration: JSON, or a Python file with a literal dictionary
     #[arg(long, value_name = "FILE", help_heading = "Input")]
     pub config: PathBuf,
-    /// Form of the lines: tsv, csv, words or nt (default: by the extension)
+    /// Form of text: tsv, csv, words or nt (default: by the extension)
     ///
-    /// words: columns with white space between them. nt: N-Triples.
+    /// words: columns with white space between them. nt: N-Triples. Parquet and Arrow files are recognized without it.
     #[arg(long, value_name = "FORM", value_parser = form, help_heading = "Input")]
     pub from: Option<TextForm>,
-    /// Columns in order: lhs, rhs, rel, weight, and - for others
-    #[arg(long, value_name = "NAMES", default_value = "lhs,rel,rhs", value_parser = columns, help_heading = "Input")]
-    pub columns: Columns,
-    /// Skip the first line of each file
+    /// Columns in order: lhs, rhs, rel, weight, and - for others (default: lhs,rel,rhs)
+    ///
+    /// The columns of Parquet and Arrow files are found by these names where the files have them; by default also rel and weight,
+    /// where a file has them.
+    #[arg(long, value_name = "NAMES", value_parser = columns, help_heading = "Input")]
+    pub columns: Option<Columns>,
+    /// Skip the first line of each file of text
     #[arg(long, help_heading = "Input")]
     pub header: bool,
-    /// Skip up to N malformed lines instead of failing at the first
+    /// Skip up to N malformed lines or rows instead of failing at the first
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(0, None), help_heading = "Input")]
     pub skip_bad: u64,
     /// Drop entities with fewer than N uses, and their edges

@@ -50,7 +50,7 @@ pub trait Records: Debug + Send + Sync {
 }
 
 /// Opened section of records. Several threads may read it.
-pub trait RecordSection: Sync {
+pub trait RecordSection: Send + Sync {
     /// Returns the maximum bytes of one row of [`Cells`].
     fn row_bytes(&self) -> u64;
 

@@ -5,6 +5,7 @@
 
 pub mod arrow;
 pub mod parquet;
+pub mod records;
 pub mod table;
 pub mod tsv;
 pub mod word2vec;

@@ -37,11 +37,10 @@ pub(crate) fn import_edges<'py>(
         force: given.flag("force")?,
         ..ImportOptions::new(given.needed("config")?)
     };
-    let columns = given.parsed("columns", |text| {
+    options.columns = given.parsed("columns", |text| {
         Columns::parse(text)
             .map_err(|error| format!("expected {}", error.expected_text().unwrap_or_default()))
     })?;
-    options.columns = columns.unwrap_or_default();
     let order = |text: &str| EntityOrder::parse(text).ok_or_else(|| named(&EntityOrder::NAMES));
     options.order = given.parsed("order", order)?.unwrap_or_default();
     let memory = given.size("memory")?.unwrap_or(options.run.memory);

@@ -33,7 +33,7 @@ pub use weighbridge_primitiv as primitiv;
 pub use weighbridge_safetensors as safetensors;
 #[cfg(feature = "tables")]
 #[doc(no_inline)]
-pub use weighbridge_tables::{arrow, parquet, table, tsv, word2vec};
+pub use weighbridge_tables::{arrow, parquet, records, table, tsv, word2vec};
 #[cfg(feature = "torch")]
 #[doc(no_inline)]
 pub use weighbridge_torch as torch;

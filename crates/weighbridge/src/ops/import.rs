@@ -2,6 +2,8 @@
 
 use crate::formats::biggraph::config::Config;
 use crate::formats::biggraph::import::{Columns, EdgeFile, EntityOrder, Import, ImportReport, TextForm};
+#[cfg(feature = "tables")]
+use crate::formats::records::{CellKind, Pick, TableFile};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +11,8 @@ use weighbridge_core::checkpoint::{Pattern, PatternBudget};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Finding;
 use weighbridge_core::text::path_text;
+#[cfg(feature = "tables")]
+use weighbridge_core::{limits::Limits, phrase, phrase::Opt};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::engine::{Disk, ItemKind, LocalDisk, RunOptions};
 use weighbridge_io::source::{FileSource, SourceRef};
@@ -18,11 +22,11 @@ use weighbridge_io::source::{FileSource, SourceRef};
 pub struct ImportOptions {
     /// Configuration: JSON, or a Python file whose function returns a literal dictionary.
     pub config: PathBuf,
-    /// Form of the files; by their names if `None`.
+    /// Form of text; by the names of the files if `None`.
     pub form: Option<TextForm>,
-    /// Columns of the files.
-    pub columns: Columns,
-    /// Skips the first line of each file.
+    /// Columns of the files. `None`: lhs, rel, rhs, or those of a table by their names; see [`Columns::find`].
+    pub columns: Option<Columns>,
+    /// Skips the first line of each file of text.
     pub header: bool,
     /// Order of the entities.
     pub order: EntityOrder,
@@ -34,7 +38,7 @@ pub struct ImportOptions {
     pub entity_min_count: u64,
     /// Drops dynamic relations with fewer uses.
     pub relation_min_count: u64,
-    /// Number of malformed lines that are skipped.
+    /// Number of malformed lines and rows that are skipped.
     pub skip_bad: u64,
     /// Replaces an existing target.
     pub force: bool,
@@ -48,7 +52,7 @@ impl ImportOptions {
         Self {
             config: config.into(),
             form: None,
-            columns: Columns::default(),
+            columns: None,
             header: false,
             order: EntityOrder::default(),
             seed: 0,
@@ -75,7 +79,7 @@ pub struct Imported {
 
 /// Imports edge lists into the folder `target`, all or nothing.
 ///
-/// An input is a file, a folder with files, or a pattern with `*` and `?` in its last part; `SET=PATH` says to which edge path of
+/// An input is a file of text or a table (Parquet, Arrow), a folder with files, or a pattern with `*` and `?` in its last part; `SET=PATH` says to which edge path of
 /// the configuration it belongs, by the last part of that path. Without sets each input is for one edge path, or all are for the
 /// only one.
 ///
@@ -84,8 +88,7 @@ pub struct Imported {
 pub fn import(inputs: &[String], target: &Path, options: &ImportOptions) -> Result<Imported> {
     let source: SourceRef = Arc::new(FileSource::open(&options.config)?);
     let (config, findings) = Config::read(&source, &OpenOptions::default())?;
-    let form = if options.like_upstream { options.form.or(Some(TextForm::Words)) } else { options.form };
-    let sets = sets(inputs, &config, form)?;
+    let sets = sets(inputs, &config, options)?;
     let mut import = Import::new(config, sets);
     import.columns = options.columns.clone();
     import.header = options.header;
@@ -102,7 +105,7 @@ pub fn import(inputs: &[String], target: &Path, options: &ImportOptions) -> Resu
 }
 
 /// Assigns the inputs to the edge paths.
-fn sets(inputs: &[String], config: &Config, form: Option<TextForm>) -> Result<Vec<Vec<EdgeFile>>> {
+fn sets(inputs: &[String], config: &Config, options: &ImportOptions) -> Result<Vec<Vec<EdgeFile>>> {
     let names: Vec<&str> = config.edge_paths.iter().map(|path| last_part(path)).collect();
     let mut sets: Vec<Vec<EdgeFile>> = vec![Vec::new(); names.len()];
     let named = |input: &str| {
@@ -119,13 +122,38 @@ fn sets(inputs: &[String], config: &Config, form: Option<TextForm>) -> Result<Ve
             None => return Err(unassigned(&names, input)),
         };
         for path in files(&path)? {
-            sets[set].push(EdgeFile::new(Arc::new(FileSource::open(&path)?), form)?);
+            sets[set].push(edge_file(Arc::new(FileSource::open(&path)?), options)?);
         }
     }
     match names.iter().zip(&sets).find(|(_, files)| files.is_empty()) {
         Some((name, _)) => Err(unassigned(&names, &format!("no file for {name}"))),
         None => Ok(sets),
     }
+}
+
+/// Opens a file with edges: a table by its first bytes, text otherwise.
+fn edge_file(source: SourceRef, options: &ImportOptions) -> Result<EdgeFile> {
+    #[cfg(feature = "tables")]
+    if TableFile::is_table(&source)? {
+        if let Some(form) = options.form {
+            return Err(Error::usage("bad-form", "the file is a table, not text")
+                .in_file(source.label())
+                .expected(format_args!("text in the form {}", form.name()))
+                .found("Parquet or Arrow")
+                .hint(phrase!["the form of a table is recognized without ", Opt::From]));
+        }
+        let table = TableFile::open(&source, &Limits::default())?;
+        let columns = Columns::find(options.columns.as_ref(), &table.columns());
+        let pick = |(place, name): (usize, &str)| {
+            let kind = if name == "weight" { CellKind::Number } else { CellKind::Text };
+            Pick { place, name: name.to_owned(), kind }
+        };
+        let picks: Vec<Pick> =
+            columns.map_err(|error| error.in_file(source.label()))?.into_iter().map(pick).collect();
+        return Ok(EdgeFile::of_records(source, table.records(&picks)?));
+    }
+    let form = if options.like_upstream { options.form.or(Some(TextForm::Words)) } else { options.form };
+    EdgeFile::new(source, form)
 }
 
 fn unassigned(names: &[&str], found: &str) -> Error {

@@ -1,26 +1,34 @@
-//! Files with lines, cut into chunks of whole lines.
+//! Files with edges, cut into chunks of whole lines or rows.
 
-use super::text::TextForm;
+use super::table::{self, Rows, TableReader};
+use super::text::{Columns, TextForm};
 use super::{MAX_LINE, lock};
 use std::io::Read;
 use std::sync::Mutex;
+use weighbridge_core::checkpoint::RecordsRef;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{SourceRef, read_vec, to_usize};
 
 /// Bytes of a read while looking for the end of a line.
 const TAIL: usize = 16 << 10;
 
-/// File with edges as lines of text, plain or compressed with gzip or Zstandard.
+/// File with edges: lines of text, plain or compressed with gzip or Zstandard, or a table.
 #[derive(Debug, Clone)]
 pub struct EdgeFile {
     pub(super) source: SourceRef,
-    pub(super) form: TextForm,
-    packing: Packing,
+    pub(super) content: Content,
+}
+
+/// Content of a file with edges.
+#[derive(Debug, Clone)]
+pub(super) enum Content {
+    Text(TextForm, Packing),
+    Table(RecordsRef),
 }
 
 /// Compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Packing {
+pub(super) enum Packing {
     Plain,
     Gzip,
     Zstd,
@@ -39,31 +47,64 @@ impl EdgeFile {
             _ => Packing::Plain,
         };
         let form = form.unwrap_or_else(|| TextForm::of_name(source.label()));
-        Ok(Self { source, form, packing })
+        Ok(Self { source, content: Content::Text(form, packing) })
     }
 
-    /// Number of bytes of text, estimated for a compressed file.
+    /// Describes a table: `records` has columns of text named `lhs`, `rhs` and perhaps `rel`, and perhaps numbers of dtype `f64`
+    /// named `weight`, in any order.
+    pub fn of_records(source: SourceRef, records: RecordsRef) -> Self {
+        Self { source, content: Content::Table(records) }
+    }
+
+    /// True where the edges have a column of this name; text has the columns of the import.
+    pub(super) fn has(&self, name: &str, columns: &Columns) -> bool {
+        match &self.content {
+            Content::Text(TextForm::NTriples, _) if name == "rel" => true,
+            Content::Text(..) => columns.has(name),
+            Content::Table(records) => records.columns().iter().any(|column| column.name == name),
+        }
+    }
+
+    /// Form of the content, and the columns of a table.
+    pub(super) fn describe(&self) -> String {
+        match &self.content {
+            Content::Text(form, _) => form.name().to_owned(),
+            Content::Table(records) => {
+                let names: Vec<&str> = records.columns().iter().map(|column| column.name.as_str()).collect();
+                format!("table of {}", names.join(","))
+            }
+        }
+    }
+
+    /// Number of bytes of text, estimated for a compressed file and a table.
     pub(super) fn estimated_len(&self) -> u64 {
-        match self.packing {
-            Packing::Plain => self.source.len(),
-            _ => self.source.len().saturating_mul(4),
+        match &self.content {
+            Content::Text(_, Packing::Plain) => self.source.len(),
+            Content::Text(..) => self.source.len().saturating_mul(4),
+            Content::Table(records) => table::estimated_len(records),
         }
     }
 
     /// Average length of the first lines in bytes, at least 1.
     pub(super) fn line_len(&self) -> Result<u64> {
+        if let Content::Table(records) = &self.content {
+            return Ok(table::row_len(records));
+        }
         let mut head = Vec::new();
         let read = self.reader()?.take(64 << 10).read_to_end(&mut head).map_err(|e| self.failed(&e))?;
         Ok((read as u64 / (memchr::memchr_iter(b'\n', &head).count() as u64).max(1)).max(1))
     }
 
-    pub(super) fn is_plain(&self) -> bool {
-        self.packing == Packing::Plain
+    fn packing(&self) -> Packing {
+        match &self.content {
+            Content::Text(_, packing) => *packing,
+            Content::Table(_) => Packing::Plain,
+        }
     }
 
     fn reader(&self) -> Result<Box<dyn Read + Send>> {
         let file = Sequential { source: self.source.clone(), at: 0 };
-        Ok(match self.packing {
+        Ok(match self.packing() {
             Packing::Plain => Box::new(file),
             Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(file)),
             Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(file).map_err(|e| self.failed(&e))?),
@@ -72,7 +113,7 @@ impl EdgeFile {
 
     /// Returns the error for compressed bytes that cannot be read.
     fn failed(&self, cause: &std::io::Error) -> Error {
-        let form = if self.packing == Packing::Gzip { "gzip" } else { "Zstandard" };
+        let form = if self.packing() == Packing::Gzip { "gzip" } else { "Zstandard" };
         Error::corrupt("bad-compression", format!("cannot decompress the file as {form}"))
             .in_file(self.source.label())
             .found(cause)
@@ -109,28 +150,44 @@ impl Read for Sequential {
     }
 }
 
-/// Whole lines of a file.
+/// Part of a file.
 #[derive(Debug)]
 pub(super) struct Chunk {
     /// Number of the chunk in its file.
     pub(super) number: u64,
-    /// Offset of its first byte in the text of the file.
-    pub(super) offset: u64,
-    pub(super) text: Vec<u8>,
+    pub(super) part: Part,
+}
+
+/// Whole lines or rows.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// Text, and the offset of its first byte in the text of the file.
+    Lines(u64, Vec<u8>),
+    Rows(Rows),
 }
 
 /// Chunks of a file, for several threads. A line belongs to the chunk in which it begins.
 pub(super) struct Chunks<'f> {
     file: &'f EdgeFile,
     size: u64,
-    state: Mutex<State>,
+    state: Mutex<State<'f>>,
 }
 
-#[derive(Default)]
-struct State {
+struct State<'f> {
     next: u64,
-    /// Compressed files are read in order.
-    reader: Option<Box<dyn Read + Send>>,
+    reader: Reader<'f>,
+}
+
+/// Reader of a file. Compressed text and tables are read in order.
+enum Reader<'f> {
+    Plain,
+    Packed(Unpacker),
+    Table(TableReader<'f>),
+}
+
+/// Reader of compressed lines.
+struct Unpacker {
+    reader: Box<dyn Read + Send>,
     /// Text after the last whole line.
     rest: Vec<u8>,
     offset: u64,
@@ -139,8 +196,17 @@ struct State {
 
 impl<'f> Chunks<'f> {
     pub(super) fn new(file: &'f EdgeFile, size: u64) -> Result<Self> {
-        let reader = if file.is_plain() { None } else { Some(file.reader()?) };
-        Ok(Self { file, size, state: Mutex::new(State { reader, ..State::default() }) })
+        let reader = match &file.content {
+            Content::Text(_, Packing::Plain) => Reader::Plain,
+            Content::Text(..) => Reader::Packed(Unpacker {
+                reader: file.reader()?,
+                rest: Vec::new(),
+                offset: 0,
+                is_done: false,
+            }),
+            Content::Table(records) => Reader::Table(TableReader::new(records)),
+        };
+        Ok(Self { file, size, state: Mutex::new(State { next: 0, reader }) })
     }
 
     /// Number of chunks handed out or skipped so far: all of them after [`next`](Self::next) returned `None`.
@@ -153,28 +219,31 @@ impl<'f> Chunks<'f> {
         loop {
             let mut state = lock(&self.state);
             let number = state.next;
-            if state.reader.is_none() {
-                let start = number.saturating_mul(self.size);
-                if start >= self.file.source.len() {
-                    return Ok(None);
+            let part = match &mut state.reader {
+                Reader::Plain => {
+                    let start = number.saturating_mul(self.size);
+                    (start < self.file.source.len()).then_some(None)
                 }
-                state.next += 1;
-                drop(state);
-                if wanted(number)? {
-                    return self.plain(number, start).map(Some);
-                }
+                Reader::Packed(reader) => self.unpacked(reader)?.map(Some),
+                Reader::Table(reader) => reader.next(self.size)?.map(|rows| Some(Part::Rows(rows))),
+            };
+            let Some(part) = part else { return Ok(None) };
+            state.next += 1;
+            drop(state);
+            if !wanted(number)? {
                 continue;
             }
-            let Some(chunk) = self.unpacked(&mut state)? else { return Ok(None) };
-            drop(state);
-            if wanted(number)? {
-                return Ok(Some(chunk));
-            }
+            let part = match part {
+                Some(part) => part,
+                // Plain text is read by all threads at the same time.
+                None => self.plain(number * self.size)?,
+            };
+            return Ok(Some(Chunk { number, part }));
         }
     }
 
     /// Reads the lines that begin in the chunk at `start` of a plain file.
-    fn plain(&self, number: u64, start: u64) -> Result<Chunk> {
+    fn plain(&self, start: u64) -> Result<Part> {
         let source = &*self.file.source;
         let end = source.len().min(start + self.size);
         // The byte before tells whether a line begins at `start`.
@@ -184,7 +253,7 @@ impl<'f> Chunks<'f> {
         source.read_at(start - before, &mut text)?;
         let skip = if before == 0 { 0 } else { memchr::memchr(b'\n', &text).map_or(text.len(), |at| at + 1) };
         if skip >= text.len() {
-            return Ok(Chunk { number, offset: end, text: Vec::new() });
+            return Ok(Part::Lines(end, Vec::new()));
         }
         let mut at = end;
         while text.last() != Some(&b'\n')
@@ -197,20 +266,23 @@ impl<'f> Chunks<'f> {
             at += stop as u64;
         }
         text.drain(..skip);
-        Ok(Chunk { number, offset: start - before + skip as u64, text })
+        Ok(Part::Lines(start - before + skip as u64, text))
     }
 
     /// Reads the next whole lines of a compressed file.
-    fn unpacked(&self, state: &mut State) -> Result<Option<Chunk>> {
-        let Some(reader) = state.reader.as_mut() else { return Ok(None) };
+    fn unpacked(&self, state: &mut Unpacker) -> Result<Option<Part>> {
         let mut text = std::mem::take(&mut state.rest);
         let size = to_usize(self.size)?;
         let mut cut = None;
         while !state.is_done && cut.is_none() {
             let from = text.len();
             let want = if from < size { size - from } else { TAIL };
-            let read =
-                reader.by_ref().take(want as u64).read_to_end(&mut text).map_err(|e| self.file.failed(&e))?;
+            let read = state
+                .reader
+                .by_ref()
+                .take(want as u64)
+                .read_to_end(&mut text)
+                .map_err(|e| self.file.failed(&e))?;
             state.is_done = read < want;
             if text.len() >= size {
                 cut = memchr::memrchr(b'\n', &text[from..]).map(|at| from + at + 1);
@@ -224,10 +296,9 @@ impl<'f> Chunks<'f> {
         }
         let cut = if state.is_done { text.len() } else { cut.unwrap_or(text.len()) };
         state.rest = text.split_off(cut);
-        let chunk = Chunk { number: state.next, offset: state.offset, text };
+        let part = Part::Lines(state.offset, text);
         state.offset += cut as u64;
-        state.next += 1;
-        Ok(Some(chunk))
+        Ok(Some(part))
     }
 }
 
@@ -242,13 +313,12 @@ mod tests {
         let chunks = Chunks::new(&file, size).unwrap();
         let (mut all, mut offset) = (Vec::new(), 0);
         while let Some(chunk) = chunks.next(&|_| Ok(true)).unwrap() {
-            if !chunk.text.is_empty() {
-                assert_eq!(chunk.offset, offset);
+            let Part::Lines(start, text) = chunk.part else { panic!("rows") };
+            if !text.is_empty() {
+                assert_eq!(start, offset);
             }
-            offset += chunk.text.len() as u64;
-            all.extend(
-                chunk.text.split_inclusive(|b| *b == b'\n').map(|l| String::from_utf8(l.to_vec()).unwrap()),
-            );
+            offset += text.len() as u64;
+            all.extend(text.split_inclusive(|b| *b == b'\n').map(|l| String::from_utf8(l.to_vec()).unwrap()));
         }
         (all, offset)
     }

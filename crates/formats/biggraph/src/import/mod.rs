@@ -17,6 +17,9 @@ mod layout;
 mod ntriples;
 mod relabel;
 mod segment;
+mod table;
+#[cfg(test)]
+mod table_tests;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -30,7 +33,7 @@ use crate::config::Config;
 use crate::layout::{FileName, split_counts};
 use crate::text::number_text;
 use dictionary::{Dictionary, Incomplete, NameTable, NamesFile};
-use input::{Chunk, Chunks};
+use input::{Chunk, Chunks, Content, Part};
 use layout::{Folders, edge_files};
 use relabel::{Relabeled, Relabeling};
 use segment::{Edges, NamesOfChunk, Schema, Segment};
@@ -39,6 +42,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use table::{EdgeCells, Rows};
 use text::{BadLine, Lines};
 use twister::Twister;
 use weighbridge_core::ErrorCode;
@@ -105,9 +109,9 @@ pub struct Import {
     pub config: Config,
     /// Files of each of the edge paths of the configuration, in their order.
     pub sets: Vec<Vec<EdgeFile>>,
-    /// Columns of the files; not used for N-Triples.
-    pub columns: Columns,
-    /// Skips the first line of each file.
+    /// Columns of text: lhs, rel, rhs if `None`. Not used for N-Triples and tables.
+    pub columns: Option<Columns>,
+    /// Skips the first line of each file of text.
     pub header: bool,
     /// Order of the entities.
     pub order: EntityOrder,
@@ -120,7 +124,7 @@ pub struct Import {
     pub entity_min_count: u64,
     /// Drops dynamic relations with fewer uses, and their edges.
     pub relation_min_count: u64,
-    /// Number of malformed lines that are skipped; one more is an error.
+    /// Number of malformed lines and rows that are skipped; one more is an error.
     pub skip_bad: u64,
     /// Replaces an existing target.
     pub force: bool,
@@ -154,7 +158,7 @@ pub struct ImportedEdges {
     pub edges: u64,
     /// Number of edges that were dropped, as their entities or relation are too rare.
     pub dropped: u64,
-    /// Number of malformed lines that were skipped.
+    /// Number of malformed lines and rows that were skipped.
     pub bad_lines: u64,
     /// Numbers of partitions of left and right sides.
     pub buckets: [u64; 2],
@@ -182,7 +186,7 @@ impl Import {
         Self {
             config,
             sets,
-            columns: Columns::default(),
+            columns: None,
             header: false,
             order: EntityOrder::Random,
             seed: 0,
@@ -200,7 +204,7 @@ impl Import {
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Usage`] for an existing target, or options that do not fit the configuration;
-    /// [`weighbridge_core::Kind::Corrupt`], `bad-line`, with the file and the line; [`weighbridge_core::Kind::Unsupported`] for
+    /// [`weighbridge_core::Kind::Corrupt`], `bad-line`, with the file and the line or row; [`weighbridge_core::Kind::Unsupported`] for
     /// entity types with features; [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Cancelled`].
     pub fn run(&self, target: &Path) -> Result<ImportReport> {
         self.run_on(target, &(Arc::new(LocalDisk) as Arc<dyn Disk>))
@@ -268,20 +272,30 @@ impl Import {
                 .found(name)
                 .hint("import a table with such lists, separated by commas"));
         }
-        let relation_is_read =
-            self.columns.has("rel") || self.files().any(|file| file.form == TextForm::NTriples);
-        if config.dynamic_relations && !relation_is_read {
-            return Err(Error::usage("edge-columns", "dynamic relations need a column with their names")
-                .expected("a column rel")
-                .found(self.columns.text()));
-        }
-        if !self.columns.has("rel") && config.relations.len() > 1 && !config.dynamic_relations {
-            return Err(Error::usage(
-                "edge-columns",
-                "the configuration has several relations, the files have no column for them",
-            )
-            .expected("a column rel, or one relation in the configuration")
-            .found(self.columns.text()));
+        let columns = self.columns();
+        if let Some(file) = self.files().find(|file| !file.has("rel", &columns)) {
+            let what = match (config.dynamic_relations, config.relations.len()) {
+                (true, _) => Some("dynamic relations need a column with their names"),
+                (false, 2..) => {
+                    Some("the configuration has several relations, the files have no column for them")
+                }
+                (false, _) => None,
+            };
+            if let Some(what) = what {
+                let expected = if config.dynamic_relations {
+                    "a column rel"
+                } else {
+                    "a column rel, or one relation in the configuration"
+                };
+                let found = match &file.content {
+                    Content::Text(..) => columns.text(),
+                    Content::Table(_) => file.describe(),
+                };
+                return Err(Error::usage("edge-columns", what)
+                    .expected(expected)
+                    .found(found)
+                    .in_file(file.source.label()));
+            }
         }
         let sides = config.sides()?;
         if sides.lhs.saturating_mul(sides.rhs) > MAX_BUCKETS {
@@ -294,6 +308,11 @@ impl Import {
 
     fn files(&self) -> impl Iterator<Item = &EdgeFile> {
         self.sets.iter().flatten()
+    }
+
+    /// Columns of text.
+    fn columns(&self) -> Columns {
+        self.columns.clone().unwrap_or_default()
     }
 
     fn threads(&self) -> u64 {
@@ -312,7 +331,7 @@ impl Import {
             "version": 1,
             "config": self.config.to_json(),
             "sets": sets.collect::<Result<Vec<_>>>()?,
-            "columns": self.columns.text(),
+            "columns": self.columns().text(),
             "header": self.header,
             "order": self.order.name(),
             "seed": self.seed,
@@ -340,7 +359,7 @@ fn described(file: &EdgeFile) -> Result<Json> {
     let label = file.source.label();
     let stamp = if file.source.file().is_some() { Stamp::of_path(Path::new(label)).ok() } else { None };
     let modified = stamp.and_then(|stamp| stamp.modified).map(|time| time.to_string());
-    Ok(json!([label, file.source.len(), modified, file.form.name()]))
+    Ok(json!([label, file.source.len(), modified, file.describe()]))
 }
 
 /// True where a work folder is of the same import. What only divides its steps may differ, and more malformed lines may be
@@ -397,7 +416,7 @@ impl<'i> Steps<'i> {
             relation_dictionary: config.dynamic_relations.then_some(types),
             bits: u32::try_from(number("bits")?).unwrap_or(0).min(MAX_BITS),
             seed: number("hash")?,
-            weighted: import.columns.has("weight"),
+            weighted: import.files().any(|file| file.has("weight", &import.columns())),
         };
         let files =
             import.sets.iter().enumerate().flat_map(|(set, files)| files.iter().map(move |file| (set, file)));
@@ -500,53 +519,94 @@ impl<'i> Steps<'i> {
     fn parse_chunk(
         &self,
         number: usize,
-        mut chunk: Chunk,
+        chunk: Chunk,
+        segment: &mut Segment<'_>,
+        bad: &AtomicU64,
+    ) -> Result<()> {
+        let file = self.files[number].1;
+        segment.clear();
+        let (text, len) = match (chunk.part, &file.content) {
+            (Part::Rows(rows), Content::Table(records)) => {
+                let text = self.parse_rows(file, &EdgeCells::new(records, &rows), &rows, segment, bad)?;
+                (text, table::row_len(records).saturating_mul(rows.count as u64))
+            }
+            (Part::Lines(offset, mut text), Content::Text(form, _)) => {
+                self.parse_lines((file, *form), offset, &mut text, segment, bad)?;
+                let len = text.len() as u64;
+                (text, len)
+            }
+            _ => return Ok(()),
+        };
+        let id = (number, chunk.number);
+        self.work.put(&name("names", id), &[&segment.names(&text)])?;
+        self.work.put(&name("edges", id), &[&segment.edges()])?;
+        self.import.run.progress.advance(len);
+        Ok(())
+    }
+
+    /// Parses the lines of `text`, whose first byte is at `offset` of the text of the file.
+    fn parse_lines(
+        &self,
+        (file, form): (&EdgeFile, TextForm),
+        offset: u64,
+        text: &mut [u8],
         segment: &mut Segment<'_>,
         bad: &AtomicU64,
     ) -> Result<()> {
         let import = self.import;
-        let file = self.files[number].1;
-        let lines = Lines::new(file.form, &import.columns, import.like_upstream);
-        segment.clear();
+        let lines = Lines::new(form, &import.columns(), import.like_upstream);
         let mut start = 0;
-        if import.header && chunk.offset == 0 {
-            start = memchr::memchr(b'\n', &chunk.text).map_or(chunk.text.len(), |at| at + 1);
+        if import.header && offset == 0 {
+            start = memchr::memchr(b'\n', text).map_or(text.len(), |at| at + 1);
         }
-        while start < chunk.text.len() {
-            let end = memchr::memchr(b'\n', &chunk.text[start..]).map_or(chunk.text.len(), |at| start + at);
-            let line_end = if end > start && chunk.text[end - 1] == b'\r' { end - 1 } else { end };
+        while start < text.len() {
+            let end = memchr::memchr(b'\n', &text[start..]).map_or(text.len(), |at| start + at);
+            let line_end = if end > start && text[end - 1] == b'\r' { end - 1 } else { end };
             let found = if end - start > MAX_LINE {
-                Err(BadLine::Length)
+                Err(BadLine::Length("line"))
             } else {
-                lines.edge(&mut chunk.text, start..line_end)
+                lines.edge(text, start..line_end)
             };
             let done = match found {
-                Ok(Some(edge)) => segment.push(&chunk.text, &edge),
+                Ok(Some(edge)) => segment.push(text, &edge),
                 Ok(None) => Ok(()),
                 Err(fault) => Err(fault),
             };
             if let Err(fault) = done {
-                segment.bad += 1;
-                if bad.fetch_add(1, Ordering::Relaxed) >= import.skip_bad {
-                    return Err(self.bad_line(file, chunk.offset + start as u64, &fault));
-                }
+                self.skip(segment, bad).map_err(|()| bad_line(file, offset + start as u64, &fault))?;
             }
             start = end + 1;
         }
-        let id = (number, chunk.number);
-        self.work.put(&name("names", id), &[&segment.names(&chunk.text)])?;
-        self.work.put(&name("edges", id), &[&segment.edges()])?;
-        import.run.progress.advance(chunk.text.len() as u64);
         Ok(())
     }
 
-    fn bad_line(&self, file: &EdgeFile, offset: u64, fault: &BadLine) -> Error {
-        let more = phrase![Opt::SkipBad.any("N"), " skips such lines"];
-        let error = fault.error().in_file(file.source.label()).hint_too(more);
-        match file.line_at(offset) {
-            Ok(line) => error.within(format_args!("line {line}")),
-            Err(_) => error.at(offset),
+    /// Collects the edges of rows. Returns the text of their names.
+    fn parse_rows(
+        &self,
+        file: &EdgeFile,
+        cells: &EdgeCells<'_>,
+        rows: &Rows,
+        segment: &mut Segment<'_>,
+        bad: &AtomicU64,
+    ) -> Result<Vec<u8>> {
+        let mut text = Vec::new();
+        for row in 0..rows.count {
+            let done = cells.edge(row, &mut text).and_then(|edge| segment.push(&text, &edge));
+            if let Err(fault) = done {
+                self.skip(segment, bad).map_err(|()| {
+                    let more = phrase![Opt::SkipBad.any("N"), " skips such rows"];
+                    let error = fault.error().in_file(file.source.label()).hint_too(more);
+                    error.within(format_args!("row {}", rows.first + row as u64 + 1))
+                })?;
+            }
         }
+        Ok(text)
+    }
+
+    /// Counts a malformed line or row; fails if it is one too many.
+    fn skip(&self, segment: &mut Segment<'_>, bad: &AtomicU64) -> std::result::Result<(), ()> {
+        segment.bad += 1;
+        if bad.fetch_add(1, Ordering::Relaxed) >= self.import.skip_bad { Err(()) } else { Ok(()) }
     }
 
     /// Number of malformed lines that an interrupted import has skipped.
@@ -793,6 +853,16 @@ impl<'i> Steps<'i> {
         made.sort_by_key(|(number, _)| *number);
         files.extend(made.into_iter().map(|(_, file)| file));
         Ok(files)
+    }
+}
+
+/// Returns the error for the line with the byte at `offset` of the text of a file.
+fn bad_line(file: &EdgeFile, offset: u64, fault: &BadLine) -> Error {
+    let more = phrase![Opt::SkipBad.any("N"), " skips such lines"];
+    let error = fault.error().in_file(file.source.label()).hint_too(more);
+    match file.line_at(offset) {
+        Ok(line) => error.within(format_args!("line {line}")),
+        Err(_) => error.at(offset),
     }
 }
 

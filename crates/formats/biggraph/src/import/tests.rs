@@ -35,7 +35,7 @@ fn file(path: &Path, form: Option<TextForm>) -> EdgeFile {
 }
 
 /// Files of a folder by relative path.
-fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
     while let Some(next) = open.pop() {
@@ -89,7 +89,7 @@ fn ids_and_files_are_those_of_upstream() {
             config.edge_paths = vec!["dyn/train".to_owned(), "dyn/valid".to_owned()];
         }
         let mut import = Import::new(config, files.into_iter().map(input).collect());
-        import.columns = Columns::parse(columns).unwrap();
+        import.columns = Some(Columns::parse(columns).unwrap());
         import.like_upstream = true;
         import.seed = seed;
         if name == "dyn" {
@@ -107,7 +107,7 @@ fn ids_and_files_are_those_of_upstream() {
     }
 }
 
-fn graph_config(partitions: [u64; 2], dynamic: bool) -> Config {
+pub(super) fn graph_config(partitions: [u64; 2], dynamic: bool) -> Config {
     let relation = |name: &str, lhs: &str, rhs: &str| json!({"name": name, "lhs": lhs, "rhs": rhs});
     let relations = if dynamic {
         vec![relation("all", "user", "item")]
@@ -128,7 +128,7 @@ fn graph_config(partitions: [u64; 2], dynamic: bool) -> Config {
 }
 
 /// Edges of names, as text. Their number is large enough for several chunks of the smallest size.
-fn graph(edges: u64, seed: u64, dynamic: bool) -> Vec<[String; 3]> {
+pub(super) fn graph(edges: u64, seed: u64, dynamic: bool) -> Vec<[String; 3]> {
     let mut rng = Rng(seed);
     let mut all = Vec::new();
     for _ in 0..edges {
@@ -150,7 +150,7 @@ fn text(edges: &[[String; 3]]) -> String {
     edges.iter().map(|edge| edge.join("\t") + "\n").collect()
 }
 
-fn import_of(dir: &Path, config: &Config, sets: [&[[String; 3]]; 2]) -> Import {
+pub(super) fn import_of(dir: &Path, config: &Config, sets: [&[[String; 3]]; 2]) -> Import {
     let files = ["train.tsv", "test.tsv"].iter().zip(sets).map(|(name, edges)| {
         std::fs::write(dir.join(name), text(edges)).unwrap();
         vec![file(&dir.join(name), None)]
@@ -352,8 +352,8 @@ fn bytes_of_names_that_are_not_utf8_survive_as_surrogates() {
 
 /// Disk that fails from the given operation on, as if the process had been killed.
 #[derive(Debug)]
-struct Mortal {
-    left: AtomicUsize,
+pub(super) struct Mortal {
+    pub(super) left: AtomicUsize,
 }
 
 impl Mortal {
@@ -495,13 +495,13 @@ fn options_that_do_not_fit_are_refused() {
     import.sets.pop();
     assert_eq!(code(&import), "edge-sets");
     let mut import = import_of(dir.path(), &graph_config([1, 1], true), [&[], &[]]);
-    import.columns = Columns::parse("lhs,rhs").unwrap();
+    import.columns = Some(Columns::parse("lhs,rhs").unwrap());
     assert_eq!(code(&import), "edge-columns");
     import.config.dynamic_relations = false;
     import.run(&target).unwrap();
     assert_eq!(code(&import), "exists");
     let mut import = import_of(dir.path(), &graph_config([1, 1], false), [&[], &[]]);
-    import.columns = Columns::parse("lhs,rhs").unwrap();
+    import.columns = Some(Columns::parse("lhs,rhs").unwrap());
     let other = dir.path().join("other");
     assert_eq!(import.run(&other).unwrap_err().code().as_str(), "edge-columns");
     let mut import = import_of(dir.path(), &graph_config([2, 2], false), [&[], &[]]);

@@ -6,7 +6,7 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 
-/// Columns of an edge list, by position.
+/// Columns of an edge list, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Columns {
     names: Vec<String>,
@@ -15,7 +15,7 @@ pub struct Columns {
 /// Column that is not read.
 const IGNORED: &str = "-";
 /// Names of columns, in the order of [`Columns::places`].
-const NAMES: [&str; 4] = ["lhs", "rhs", "rel", "weight"];
+pub(super) const NAMES: [&str; 4] = ["lhs", "rhs", "rel", "weight"];
 
 impl Columns {
     /// Parses names such as `lhs,rel,rhs`: `lhs`, `rhs`, and optionally `rel` and `weight`, in the order of the columns; `-` for a
@@ -101,7 +101,8 @@ impl TextForm {
         }
     }
 
-    pub(super) fn name(self) -> &'static str {
+    /// Returns the name of the form.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Separated(_) => "tsv",
             Self::Csv => "csv",
@@ -145,6 +146,10 @@ pub(super) enum BadLine {
     Columns { found: usize, expected: usize, has_tab: bool },
     /// A name without characters.
     EmptyName,
+    /// A name that a row of a table lacks, by its column.
+    NoName(&'static str),
+    /// A weight that a row of a table lacks.
+    NoWeight,
     /// A weight that is not a number.
     Weight(String),
     /// A relation that the configuration does not have.
@@ -153,8 +158,8 @@ pub(super) enum BadLine {
     Quote,
     /// Not N-Triples.
     Triple(&'static str),
-    /// Too long.
-    Length,
+    /// Too long: a line or a row.
+    Length(&'static str),
 }
 
 impl BadLine {
@@ -182,6 +187,10 @@ impl BadLine {
                 }
             }
             Self::EmptyName => bad("the line has an empty name").expected("a name in each column"),
+            Self::NoName(column) => {
+                bad("the name is missing or empty").expected(format_args!("a name in the column {column}"))
+            }
+            Self::NoWeight => bad("the weight is missing or NaN").expected("a number in the column weight"),
             Self::Weight(text) => bad("the weight is not a number").expected("a number").found(text),
             Self::Relation { found, known } => bad("the relation is not in the configuration")
                 .expected(known.join(", "))
@@ -194,9 +203,8 @@ impl BadLine {
             Self::Quote => bad("a quoted value does not end in its line")
                 .expected("a closing quote before the next comma or the end of the line"),
             Self::Triple(what) => bad("the line is not an N-Triples statement").expected(what),
-            Self::Length => {
-                bad("the line is too long").expected(format_args!("at most {} bytes", super::MAX_LINE))
-            }
+            Self::Length(what) => bad(&format!("the {what} is too long"))
+                .expected(format_args!("at most {} bytes", super::MAX_LINE)),
         }
     }
 }

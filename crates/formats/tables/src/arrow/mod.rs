@@ -21,6 +21,8 @@ mod read;
 mod stream;
 mod write;
 
+pub(crate) use read::ArrowSections;
+
 use super::table::columns::DTYPES;
 use super::table::salvage::rows_before;
 use super::table::{Form, pipe, plan, records};
@@ -46,7 +48,7 @@ use weighbridge_io::source::SourceRef;
 pub struct Arrow;
 
 /// Magic bytes at the start and end of a file.
-const MAGIC: &[u8] = b"ARROW1";
+pub(crate) const MAGIC: &[u8] = b"ARROW1";
 
 static INFO: FormatInfo = FormatInfo {
     id: "arrow",

@@ -2,9 +2,11 @@
 
 mod decode;
 mod outline;
+mod records;
 mod strict;
 
 pub(super) use outline::outline;
+pub(crate) use records::ArrowSections;
 pub(super) use strict::check;
 
 use super::MAGIC;
@@ -71,6 +73,7 @@ pub(super) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) 
                 version,
                 blocks,
                 dictionaries,
+                dictionary_ids: Vec::new(),
                 footer,
                 budget: limits.budget_for(source.len()),
                 limits,
@@ -214,6 +217,8 @@ struct File {
     limits: Limits,
     budget: Budget,
     dictionaries: Vec<Block>,
+    /// Dictionary of each column, if it has one.
+    dictionary_ids: Vec<Option<i64>>,
     /// Offset of the footer.
     footer: u64,
 }
@@ -235,6 +240,10 @@ struct Head {
 fn unchecked_views(schema: &Schema) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| match field.data_type() {
         DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::BinaryView)),
+        DataType::Dictionary(key, value) if **value == DataType::Utf8View => {
+            let views = DataType::Dictionary(key.clone(), Box::new(DataType::BinaryView));
+            Arc::new(field.as_ref().clone().with_data_type(views))
+        }
         _ => field.clone(),
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
@@ -278,6 +287,8 @@ impl File {
             footer.recordBatches().map(|blocks| blocks.iter().copied().collect()).unwrap_or_default();
         let dictionaries =
             footer.dictionaries().map(|blocks| blocks.iter().copied().collect()).unwrap_or_default();
+        let fields = fb.fields().into_iter().flatten();
+        let dictionary_ids = fields.map(|field| field.dictionary().map(|own| own.id())).collect();
         Ok(Self {
             source: source.clone(),
             pairs: flat::raw_pairs(fb, &bytes, &odd),
@@ -286,6 +297,7 @@ impl File {
             version: footer.version(),
             blocks,
             dictionaries,
+            dictionary_ids,
             footer: source.len() - 10 - len,
             limits: limits.clone(),
             budget: limits.budget_for(source.len()),
@@ -304,11 +316,11 @@ impl File {
         Ok((offset, head, len))
     }
 
-    /// Fails if the batches together are larger than the file: a footer that lists one batch a
+    /// Fails if the batches and dictionaries together are larger than the file: a footer that lists one batch a
     /// million times would otherwise have it read as often.
     fn check_overlap(&self) -> Result<()> {
         let mut left = self.source.len();
-        for block in &self.blocks {
+        for block in self.blocks.iter().chain(&self.dictionaries) {
             let (offset, _, len) = self.place(block)?;
             left = left.checked_sub(len).filter(|_| len > 0).ok_or_else(|| {
                 Error::corrupt("overlapping-batches", "the record batches together are larger than the file")
@@ -463,17 +475,19 @@ impl File {
 
     /// Decodes some columns of a batch.
     fn batch(&self, number: usize, columns: Vec<usize>) -> Result<RecordBatch> {
+        let decoder = FileDecoder::new(self.decoded.clone(), self.version).with_projection(columns);
+        self.decode(number, &decoder)
+    }
+
+    /// Decodes a batch.
+    fn decode(&self, number: usize, decoder: &FileDecoder) -> Result<RecordBatch> {
         let block = self
             .blocks
             .get(number)
             .ok_or_else(|| Error::corrupt("no-batch", "the record batch does not exist"))?;
         let (offset, _, len) = self.place(block)?;
         let bytes = Buffer::from_vec(read_vec(&*self.source, offset, len)?);
-        let batch = guarded("a batch", || {
-            FileDecoder::new(self.decoded.clone(), self.version)
-                .with_projection(columns)
-                .read_record_batch(block, &bytes)
-        });
+        let batch = guarded("a batch", || decoder.read_record_batch(block, &bytes));
         batch
             .and_then(|b| b.ok_or_else(|| Error::corrupt("no-batch", "the record batch is empty")))
             .map_err(|e| e.at(offset))

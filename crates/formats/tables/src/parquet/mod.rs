@@ -27,6 +27,8 @@ mod read;
 mod thrift;
 mod write;
 
+pub(crate) use read::ParquetSections;
+
 use super::table::columns::DTYPES;
 use super::table::salvage::rows_before;
 use super::table::{Form, pipe, plan, records};
@@ -53,9 +55,9 @@ use weighbridge_io::source::SourceRef;
 pub struct Parquet;
 
 /// Magic bytes at the start and end of a file.
-const MAGIC: &[u8] = b"PAR1";
+pub(crate) const MAGIC: &[u8] = b"PAR1";
 /// Magic bytes of a file with an encrypted footer.
-const ENCRYPTED: &[u8] = b"PARE";
+pub(crate) const ENCRYPTED: &[u8] = b"PARE";
 
 static INFO: FormatInfo = FormatInfo {
     id: "parquet",

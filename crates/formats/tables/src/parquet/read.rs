@@ -2,12 +2,14 @@
 
 mod lists;
 mod outline;
+mod records;
 mod strict;
 mod texts;
 #[cfg(feature = "scan")]
 mod words;
 
 pub(super) use outline::{check, outline};
+pub(crate) use records::ParquetSections;
 
 use super::chunks::Chunks;
 use super::footer::Readable;

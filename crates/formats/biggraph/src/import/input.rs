@@ -135,6 +135,8 @@ struct State {
     rest: Vec<u8>,
     offset: u64,
     is_done: bool,
+    /// The text begins within a line that is too long.
+    is_within: bool,
 }
 
 impl<'f> Chunks<'f> {
@@ -205,17 +207,31 @@ impl<'f> Chunks<'f> {
         let Some(reader) = state.reader.as_mut() else { return Ok(None) };
         let mut text = std::mem::take(&mut state.rest);
         let size = to_usize(self.size)?;
+        let mut read = |text: &mut Vec<u8>, want: usize| {
+            let more = reader.by_ref().take(want as u64).read_to_end(text);
+            more.map(|read| read < want).map_err(|e| self.file.failed(&e))
+        };
+        while state.is_within {
+            let end = memchr::memchr(b'\n', &text);
+            let skipped = end.map_or(text.len(), |at| at + 1);
+            text.drain(..skipped);
+            state.offset += skipped as u64;
+            state.is_within = end.is_none() && !state.is_done;
+            if state.is_within {
+                state.is_done = read(&mut text, TAIL)?;
+            }
+        }
         let mut cut = None;
         while !state.is_done && cut.is_none() {
             let from = text.len();
             let want = if from < size { size - from } else { TAIL };
-            let read =
-                reader.by_ref().take(want as u64).read_to_end(&mut text).map_err(|e| self.file.failed(&e))?;
-            state.is_done = read < want;
+            state.is_done = read(&mut text, want)?;
             if text.len() >= size {
                 cut = memchr::memrchr(b'\n', &text[from..]).map(|at| from + at + 1);
-                if text.len() > size + MAX_LINE {
-                    cut = cut.or(Some(text.len()));
+                // No line ends in the text, which is returned as a line that is too long.
+                if cut.is_none() && text.len() > size + MAX_LINE {
+                    state.is_within = true;
+                    cut = Some(text.len());
                 }
             }
         }

@@ -1,9 +1,14 @@
 //! N-Triples: one statement a line. Terms become their canonical text: `<iri>`, `_:label`, `"text"`, `"text"@en` or
-//! `"text"^^<iri>`, with `\"`, `\\`, `\n` and `\r` as the only escapes.
+//! `"text"^^<iri>`, with `\"`, `\\`, `\n` and `\r` as the only escapes, languages in lower case, and without the datatype
+//! `xsd:string`. So equal terms have equal texts.
 //!
-//! After the W3C recommendation "RDF 1.1 N-Triples".
+//! After the W3C recommendation "RDF 1.1 N-Triples". Only the grammar is checked: an IRI needs a scheme and may not have the characters
+//! that the grammar excludes; the parts of an IRI or of a language tag are not checked further.
 
 use std::ops::Range;
+
+/// Datatype of literals without a datatype.
+const STRING: &[u8] = b"<http://www.w3.org/2001/XMLSchema#string>";
 
 /// Terms of the statement in the line `range`: subject, predicate, object. `None` for a blank line and a comment. A term with
 /// escapes is replaced in place.
@@ -146,6 +151,7 @@ impl Line<'_> {
                     return Err("a language tag after @");
                 }
                 self.at += 1 + stop;
+                self.text[from..self.at].make_ascii_lowercase();
                 from..self.at
             }
             Some(b'^') => {
@@ -155,6 +161,9 @@ impl Line<'_> {
                 }
                 self.at += 2;
                 let iri = self.iri()?;
+                if &self.text[iri.clone()] == STRING {
+                    return Ok(start..end);
+                }
                 from..iri.end
             }
             _ => return Ok(start..end),
@@ -266,8 +275,9 @@ mod tests {
         assert_eq!(one("_:a.b <p:x>\t_:c. # c"), ["_:a.b", "<p:x>", "_:c"]);
         assert_eq!(
             one(r#"<a:\u00e9\U0001F600> <p:x> "a\tb\u0022\n\\"@en-GB ."#),
-            ["<a:é😀>", "<p:x>", "\"a\tb\\\"\\n\\\\\"@en-GB"]
+            ["<a:é😀>", "<p:x>", "\"a\tb\\\"\\n\\\\\"@en-gb"]
         );
+        assert_eq!(one(r#"<a:b><p:x>"x"^^<http://www.w3.org/2001/XMLSchema#str\u0069ng>."#)[2], "\"x\"");
         assert_eq!(one(r#"<a:b><p:x>"\u0041"^^<t:\u0042>."#), ["<a:b>", "<p:x>", "\"A\"^^<t:B>"]);
         assert_eq!(read("").unwrap(), None);
         assert_eq!(read("  # no statement").unwrap(), None);

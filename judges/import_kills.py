@@ -22,7 +22,7 @@ import time
 
 EDGES = 300_000
 # Sizes beyond which no file may grow: the first steps fail, or the output.
-SIZES = [100, 4 << 10, 100 << 10, 400 << 10, 600 << 10]
+SIZES = [100, 4 << 10, 100 << 10, 200 << 10, 300 << 10, 400 << 10]
 
 
 def graph(folder):

@@ -54,7 +54,7 @@ use weighbridge_core::plan::{FileBuilder, PlannedFile, WritePlan};
 use weighbridge_io::engine::{
     Disk, LocalDisk, LocalSink, RunOptions, Sink, check_memory, default_threads, run,
 };
-use weighbridge_io::source::{SourceRef, Stamp, read_vec};
+use weighbridge_io::source::{SourceRef, Stamp};
 use work::WorkFolder;
 
 /// Maximum length of a line in bytes.
@@ -208,7 +208,8 @@ impl Import {
     /// # Errors
     /// [`weighbridge_core::Kind::Usage`] for an existing target, or options that do not fit the configuration;
     /// [`weighbridge_core::Kind::Corrupt`], `bad-line`, with the file and the line; [`weighbridge_core::Kind::Unsupported`] for
-    /// entity types with features; [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Cancelled`].
+    /// entity types with features; [`weighbridge_core::Kind::Io`], `changed-while-read` if an input changed meanwhile;
+    /// [`weighbridge_core::Kind::Cancelled`].
     pub fn run(&self, target: &Path) -> Result<ImportReport> {
         self.run_on(target, &(Arc::new(LocalDisk) as Arc<dyn Disk>), &|sink| Box::new(sink))
     }
@@ -227,7 +228,8 @@ impl Import {
         let text = serde_json::to_vec(&job).unwrap_or_default();
         // Other files in a folder to replace are an error before any work.
         let plan = plan_of(planned_names(&self.config, &folders)?);
-        if let Err(error) = LocalSink::check_plan(&plan, target, self.force) {
+        let check = || LocalSink::check_plan(&plan, target, self.force);
+        if let Err(error) = LocalSink::check(target, self.force).and_then(|()| check()) {
             if error.code() == ErrorCode::Exists {
                 // What an import left that was interrupted right after it had written the target.
                 WorkFolder::close_left(disk, target)?;

@@ -10,6 +10,23 @@ use std::ops::Range;
 /// Datatype of literals without a datatype.
 const STRING: &[u8] = b"<http://www.w3.org/2001/XMLSchema#string>";
 
+/// One for each byte that an IRI cannot have.
+const EXCLUDED: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte <= b' ' as usize {
+        table[byte] = 1;
+        byte += 1;
+    }
+    let others = b"<>\"{}|^`\\";
+    byte = 0;
+    while byte < others.len() {
+        table[others[byte] as usize] = 1;
+        byte += 1;
+    }
+    table
+};
+
 /// Terms of the statement in the line `range`: subject, predicate, object. `None` for a blank line and a comment. A term with
 /// escapes is replaced in place.
 pub(super) fn terms(text: &mut [u8], range: Range<usize>) -> Result<Option<[Range<usize>; 3]>, &'static str> {
@@ -83,8 +100,9 @@ impl Line<'_> {
         };
         self.text[start + len - 1] = b'>';
         let iri = &self.text[start + 1..start + len - 1];
-        let is_plain = |b: u8| b > b' ' && !b"<>\"{}|^`\\".contains(&b);
-        if !iri.iter().all(|b| is_plain(*b)) || !has_scheme(iri) || std::str::from_utf8(iri).is_err() {
+        // Without a branch for each byte.
+        let excluded = iri.iter().fold(0, |found, b| found | EXCLUDED[usize::from(*b)]);
+        if excluded != 0 || !has_scheme(iri) || std::str::from_utf8(iri).is_err() {
             return Err(WHAT);
         }
         self.at = end;
@@ -138,6 +156,7 @@ impl Line<'_> {
         self.text[end] = b'"';
         end += 1;
         self.at = close + 1;
+        self.blanks();
         let suffix = match self.peek() {
             Some(b'@') => {
                 let rest = &self.text[self.at + 1..self.end];
@@ -155,16 +174,22 @@ impl Line<'_> {
                 from..self.at
             }
             Some(b'^') => {
-                let from = self.at;
-                if self.text[from..self.end].get(..3) != Some(b"^^<") {
-                    return Err("^^ and an IRI in <> as the datatype");
+                const WHAT: &str = "^^ and an IRI in <> as the datatype";
+                if self.text[self.at..self.end].get(1) != Some(&b'^') {
+                    return Err(WHAT);
                 }
                 self.at += 2;
+                self.blanks();
+                if self.peek() != Some(b'<') {
+                    return Err(WHAT);
+                }
                 let iri = self.iri()?;
                 if &self.text[iri.clone()] == STRING {
                     return Ok(start..end);
                 }
-                from..iri.end
+                self.text[end..end + 2].copy_from_slice(b"^^");
+                end += 2;
+                iri
             }
             _ => return Ok(start..end),
         };
@@ -285,6 +310,8 @@ mod tests {
 
     #[test]
     fn other_lines_are_refused() {
+        assert_eq!(read("<a:b> <p:x> \"x\" @EN .").unwrap().unwrap()[2], "\"x\"@en");
+        assert_eq!(read("<a:b> <p:x> \"x\"\t^^ <c:d> .").unwrap().unwrap()[2], "\"x\"^^<c:d>");
         for bad in [
             "x",
             "<a:b> <p:x> .",

@@ -53,11 +53,10 @@ impl WorkFolder {
                 let resumed = work.check()?;
                 Ok((work, own, resumed))
             }
-            _ => {
-                work.empty()?;
-                work.put(JOB, &[job])?;
-                Ok((work, job.to_vec(), false))
-            }
+            _ => match work.empty().and_then(|()| work.put(JOB, &[job])) {
+                Ok(()) => Ok((work, job.to_vec(), false)),
+                Err(error) => Err(work.leave(error)),
+            },
         }
     }
 

@@ -192,6 +192,8 @@ struct Unpacker {
     rest: Vec<u8>,
     offset: u64,
     is_done: bool,
+    /// The text begins within a line that is too long.
+    is_within: bool,
 }
 
 impl<'f> Chunks<'f> {
@@ -203,6 +205,7 @@ impl<'f> Chunks<'f> {
                 rest: Vec::new(),
                 offset: 0,
                 is_done: false,
+                is_within: false,
             }),
             Content::Table(records) => Reader::Table(TableReader::new(records)),
         };
@@ -273,21 +276,31 @@ impl<'f> Chunks<'f> {
     fn unpacked(&self, state: &mut Unpacker) -> Result<Option<Part>> {
         let mut text = std::mem::take(&mut state.rest);
         let size = to_usize(self.size)?;
+        let mut read = |text: &mut Vec<u8>, want: usize| {
+            let more = state.reader.by_ref().take(want as u64).read_to_end(text);
+            more.map(|read| read < want).map_err(|e| self.file.failed(&e))
+        };
+        while state.is_within {
+            let end = memchr::memchr(b'\n', &text);
+            let skipped = end.map_or(text.len(), |at| at + 1);
+            text.drain(..skipped);
+            state.offset += skipped as u64;
+            state.is_within = end.is_none() && !state.is_done;
+            if state.is_within {
+                state.is_done = read(&mut text, TAIL)?;
+            }
+        }
         let mut cut = None;
         while !state.is_done && cut.is_none() {
             let from = text.len();
             let want = if from < size { size - from } else { TAIL };
-            let read = state
-                .reader
-                .by_ref()
-                .take(want as u64)
-                .read_to_end(&mut text)
-                .map_err(|e| self.file.failed(&e))?;
-            state.is_done = read < want;
+            state.is_done = read(&mut text, want)?;
             if text.len() >= size {
                 cut = memchr::memrchr(b'\n', &text[from..]).map(|at| from + at + 1);
-                if text.len() > size + MAX_LINE {
-                    cut = cut.or(Some(text.len()));
+                // No line ends in the text, which is returned as a line that is too long.
+                if cut.is_none() && text.len() > size + MAX_LINE {
+                    state.is_within = true;
+                    cut = Some(text.len());
                 }
             }
         }

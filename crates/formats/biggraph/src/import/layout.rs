@@ -9,7 +9,7 @@ use crate::write::FORMAT_VERSION;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Name, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::plan::PlannedFile;
+use weighbridge_core::plan::{FileBuilder, PlannedFile};
 use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_hdf5::write::{Data, Hdf5Builder};
 use weighbridge_io::source::SourceRef;
@@ -75,6 +75,34 @@ fn parts(path: &str) -> Vec<&str> {
 /// Name of a file in a folder below the target.
 pub(super) fn below(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+/// Plans all files that an import may write, without their content.
+pub(super) fn planned_names(config: &Config, folders: &Folders) -> Result<Vec<PlannedFile>> {
+    let mut names = Vec::new();
+    for (entity, kind) in &config.entities {
+        for part in 0..kind.num_partitions {
+            names.push(below(
+                &folders.entities,
+                &FileName::EntityCount { entity: entity.clone(), part }.to_string(),
+            ));
+            names.push(below(
+                &folders.entities,
+                &FileName::EntityNames { entity: entity.clone(), part }.to_string(),
+            ));
+        }
+    }
+    if config.dynamic_relations {
+        names.push(below(&folders.entities, &FileName::RelationCount.to_string()));
+    }
+    names.push(below(&folders.entities, &FileName::RelationNames.to_string()));
+    let sides = config.sides()?;
+    for folder in &folders.edges {
+        for lhs in 0..sides.lhs {
+            names.extend((0..sides.rhs).map(|rhs| below(folder, &FileName::Edges { lhs, rhs }.to_string())));
+        }
+    }
+    Ok(names.into_iter().map(|name| FileBuilder::new(name).finish()).collect())
 }
 
 /// Plans the file of each bucket; with `like_upstream` only of those with edges.

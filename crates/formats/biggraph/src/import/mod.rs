@@ -12,10 +12,15 @@
 //! same bytes.
 
 mod dictionary;
+#[cfg(test)]
+mod fault_tests;
 mod input;
 mod layout;
 mod ntriples;
+#[cfg(test)]
+mod ntriples_judge;
 mod relabel;
+mod resume;
 mod segment;
 mod table;
 #[cfg(test)]
@@ -34,7 +39,7 @@ use crate::layout::{FileName, split_counts};
 use crate::text::number_text;
 use dictionary::{Dictionary, Incomplete, NameTable, NamesFile};
 use input::{Chunk, Chunks, Content, Part};
-use layout::{Folders, edge_files};
+use layout::{Folders, edge_files, planned_names};
 use relabel::{Relabeled, Relabeling};
 use segment::{Edges, NamesOfChunk, Schema, Segment};
 use serde_json::{Value as Json, json};
@@ -50,8 +55,10 @@ use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::plan::{FileBuilder, PlannedFile, WritePlan};
-use weighbridge_io::engine::{Disk, LocalDisk, LocalSink, RunOptions, default_threads, run};
-use weighbridge_io::source::{SourceRef, Stamp, read_vec};
+use weighbridge_io::engine::{
+    Disk, LocalDisk, LocalSink, RunOptions, Sink, check_memory, default_threads, run,
+};
+use weighbridge_io::source::{SourceRef, Stamp};
 use work::WorkFolder;
 
 /// Maximum length of a line in bytes.
@@ -205,19 +212,28 @@ impl Import {
     /// # Errors
     /// [`weighbridge_core::Kind::Usage`] for an existing target, or options that do not fit the configuration;
     /// [`weighbridge_core::Kind::Corrupt`], `bad-line`, with the file and the line or row; [`weighbridge_core::Kind::Unsupported`] for
-    /// entity types with features; [`weighbridge_core::Kind::Io`]; [`weighbridge_core::Kind::Cancelled`].
+    /// partitioned entity types with features; [`weighbridge_core::Kind::Io`], `changed-while-read` if an input changed meanwhile;
+    /// [`weighbridge_core::Kind::Cancelled`].
     pub fn run(&self, target: &Path) -> Result<ImportReport> {
-        self.run_on(target, &(Arc::new(LocalDisk) as Arc<dyn Disk>))
+        self.run_on(target, &(Arc::new(LocalDisk) as Arc<dyn Disk>), &|sink| Box::new(sink))
     }
 
-    /// Imports with a work folder on `disk`.
-    fn run_on(&self, target: &Path, disk: &Arc<dyn Disk>) -> Result<ImportReport> {
+    /// Imports with a work folder on `disk`, into what `wrap` makes of the target.
+    fn run_on(
+        &self,
+        target: &Path,
+        disk: &Arc<dyn Disk>,
+        wrap: &dyn Fn(LocalSink) -> Box<dyn Sink>,
+    ) -> Result<ImportReport> {
         let folders = Folders::of(&self.config)?;
         self.check()?;
         let job = self.job()?;
         let same = |own: &[u8]| same_job(own, &job);
         let text = serde_json::to_vec(&job).unwrap_or_default();
-        if let Err(error) = LocalSink::check(target, self.force) {
+        // Other files in a folder to replace are an error before any work.
+        let plan = plan_of(planned_names(&self.config, &folders)?);
+        let check = || LocalSink::check_plan(&plan, target, self.force);
+        if let Err(error) = LocalSink::check(target, self.force).and_then(|()| check()) {
             if error.code() == ErrorCode::Exists {
                 // What an import left that was interrupted right after it had written the target.
                 WorkFolder::close_left(disk, target)?;
@@ -227,8 +243,14 @@ impl Import {
         let (mut work, mut own, resumed) = WorkFolder::open(disk, target, &text, &same)?;
         for _ in 0..ATTEMPTS {
             let steps = Steps::new(self, &own, &work)?;
-            let done = match steps.dictionaries() {
-                Ok((chunks, dictionaries)) => steps.finish(&folders, target, &chunks, &dictionaries, resumed),
+            if resumed {
+                steps.forget_lost()?;
+            }
+            let done = match steps.dictionaries(&job) {
+                Ok((chunks, dictionaries)) => {
+                    let sink = || LocalSink::folder(target, self.force).map(wrap);
+                    steps.finish(&folders, &sink, &chunks, &dictionaries, resumed)
+                }
                 Err(Incomplete::Failed(error)) => Err(error),
                 Err(Incomplete::Collision) => {
                     // Other hashes for all names.
@@ -265,9 +287,10 @@ impl Import {
                 .found(name)
                 .hint("set num_partitions to 1 in the configuration"));
         }
-        if let (Some((name, _)), true) =
-            (featurized.next(), self.files().any(|file| file.form == TextForm::NTriples))
-        {
+        if let (Some((name, _)), true) = (
+            featurized.next(),
+            self.files().any(|file| matches!(file.content, Content::Text(TextForm::NTriples, _))),
+        ) {
             return Err(Error::unsupported("featurised", "N-Triples have no lists of features")
                 .found(name)
                 .hint("import a table with such lists, separated by commas"));
@@ -297,13 +320,21 @@ impl Import {
                     .in_file(file.source.label()));
             }
         }
+        check_memory(self.run.memory)?;
         let sides = config.sides()?;
         if sides.lhs.saturating_mul(sides.rhs) > MAX_BUCKETS {
             return Err(Error::limit("too-many-buckets", "the partitions make too many buckets of edges")
                 .expected(format_args!("at most {MAX_BUCKETS}"))
                 .found(format_args!("{} times {}", sides.lhs, sides.rhs)));
         }
-        Ok(())
+        match config.entities.iter().find(|(_, entity)| entity.num_partitions > MAX_BUCKETS) {
+            Some((name, entity)) => {
+                Err(Error::limit("too-many-buckets", "an entity type has too many partitions")
+                    .expected(format_args!("at most {MAX_BUCKETS}"))
+                    .found(format_args!("{} of {name}", entity.num_partitions)))
+            }
+            None => Ok(()),
+        }
     }
 
     fn files(&self) -> impl Iterator<Item = &EdgeFile> {
@@ -326,11 +357,10 @@ impl Import {
         // A partition of the names in memory, with as much again to complete it.
         // All dictionaries together have so many, as each partition is a file.
         let parts = (text.saturating_mul(3) / (self.run.memory / (self.threads() * 6)).max(1)).max(16);
-        let sets = self.sets.iter().map(|files| files.iter().map(described).collect::<Result<Vec<_>>>());
         Ok(json!({
             "version": 1,
             "config": self.config.to_json(),
-            "sets": sets.collect::<Result<Vec<_>>>()?,
+            "sets": self.described()?,
             "columns": self.columns().text(),
             "header": self.header,
             "order": self.order.name(),
@@ -342,6 +372,12 @@ impl Import {
             "chunk": size.clamp(*CHUNK.start(), *CHUNK.end()),
             "bits": (parts / self.config.entities.len().max(1) as u64).max(1).ilog2().min(MAX_BITS),
         }))
+    }
+
+    /// Describes the files of all sets.
+    fn described(&self) -> Result<Json> {
+        let sets = self.sets.iter().map(|files| files.iter().map(described).collect::<Result<Vec<_>>>());
+        Ok(Json::from(sets.map(|set| set.map(Json::from)).collect::<Result<Vec<_>>>()?))
     }
 
     fn hash_seed(&self) -> u64 {
@@ -428,8 +464,8 @@ impl<'i> Steps<'i> {
     }
 
     /// Reads all lines and completes the dictionaries. Returns all chunks in order.
-    fn dictionaries(&self) -> Result<(Vec<ChunkId>, Vec<Dictionary>), Incomplete> {
-        let chunks = self.parse()?;
+    fn dictionaries(&self, job: &Json) -> Result<(Vec<ChunkId>, Vec<Dictionary>), Incomplete> {
+        let chunks = self.parse(job)?;
         if !self.work.has("dictionary")? {
             let names = chunks.iter().map(|chunk| {
                 NamesOfChunk::open(self.work.open_file(&name("names", *chunk))?, self.all_parts())
@@ -471,12 +507,8 @@ impl<'i> Steps<'i> {
     }
 
     /// Reads all lines. Returns the chunks in the order of the files.
-    fn parse(&self) -> Result<Vec<ChunkId>> {
-        let counts = if self.work.has("parsed")? {
-            let source = self.work.open_file("parsed")?;
-            let bytes = read_vec(&*source, 0, source.len())?;
-            bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect()
-        } else {
+    fn parse(&self, job: &Json) -> Result<Vec<ChunkId>> {
+        if self.parsed()?.is_none() {
             self.check_space()?;
             self.import.run.progress.begin(self.import.files().map(EdgeFile::estimated_len).sum());
             let chunks = self
@@ -491,7 +523,7 @@ impl<'i> Steps<'i> {
                 loop {
                     let number = file.load(Ordering::Relaxed);
                     let Some(own) = chunks.get(number) else { return Ok(()) };
-                    let wanted = |chunk| self.work.has(&name("edges", (number, chunk))).map(|has| !has);
+                    let wanted = |chunk| self.is_parsed(&name("", (number, chunk))).map(|is| !is);
                     let Some(chunk) = own.next(&wanted)? else {
                         // Another worker may have gone on already.
                         let _ =
@@ -504,16 +536,14 @@ impl<'i> Steps<'i> {
                     self.parse_chunk(number, chunk, &mut segment, &bad)?;
                 }
             })?;
-            let counts: Vec<u64> = chunks.iter().map(Chunks::count).collect();
-            let bytes: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
+            if job["sets"] != self.import.described()? {
+                return Err(Error::new(Kind::Io, "changed-while-read", "an input changed during the import")
+                    .hint("import again when no program writes to the inputs"));
+            }
+            let bytes: Vec<u8> = chunks.iter().flat_map(|file| file.count().to_le_bytes()).collect();
             self.work.put("parsed", &[&bytes])?;
-            counts
-        };
-        Ok(counts
-            .iter()
-            .enumerate()
-            .flat_map(|(file, count)| (0..*count).map(move |chunk| (file, chunk)))
-            .collect())
+        }
+        Ok(self.parsed()?.unwrap_or_default())
     }
 
     fn parse_chunk(
@@ -609,19 +639,9 @@ impl<'i> Steps<'i> {
         if bad.fetch_add(1, Ordering::Relaxed) >= self.import.skip_bad { Err(()) } else { Ok(()) }
     }
 
-    /// Number of malformed lines that an interrupted import has skipped.
-    fn bad_before(&self) -> Result<u64> {
-        let mut bad = 0;
-        for name in self.work.names("edges-")? {
-            let head = read_vec(&*self.work.open_file(&name)?, 8, 8)?;
-            bad += head.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
-        }
-        Ok(bad)
-    }
-
     /// Fails where the disk has less space than the import is estimated to need.
     fn check_space(&self) -> Result<()> {
-        let Some(free) = self.work.free_space() else { return Ok(()) };
+        let Some(free) = self.work.space()? else { return Ok(()) };
         let mut needed = 0u64;
         for file in self.import.files() {
             let text = file.estimated_len();
@@ -680,7 +700,7 @@ impl<'i> Steps<'i> {
     fn finish(
         &self,
         folders: &Folders,
-        target: &Path,
+        sink: &dyn Fn() -> Result<Box<dyn Sink>>,
         chunks: &[ChunkId],
         dictionaries: &[Dictionary],
         resumed: bool,
@@ -723,9 +743,8 @@ impl<'i> Steps<'i> {
             });
             files.extend(edge_files(folder, &own, buckets, &self.schema, import.like_upstream)?);
         }
-        let plan = WritePlan { format: "biggraph", kind: "import", files, losses: Vec::new() };
-        let sink = LocalSink::folder(target, import.force)?;
-        let report = run(&plan, &sink, &import.run)?;
+        let plan = plan_of(files);
+        let report = run(&plan, &*sink()?, &import.run)?;
         let config = &import.config;
         let imported = |name: &str, dictionary: &Dictionary, partitions| ImportedNames {
             name: name.to_owned(),
@@ -864,6 +883,10 @@ fn bad_line(file: &EdgeFile, offset: u64, fault: &BadLine) -> Error {
         Ok(line) => error.within(format_args!("line {line}")),
         Err(_) => error.at(offset),
     }
+}
+
+fn plan_of(files: Vec<PlannedFile>) -> WritePlan {
+    WritePlan { format: "biggraph", kind: "import", files, losses: Vec::new() }
 }
 
 /// Name of a file of the work folder.

@@ -1,9 +1,31 @@
 //! N-Triples: one statement a line. Terms become their canonical text: `<iri>`, `_:label`, `"text"`, `"text"@en` or
-//! `"text"^^<iri>`, with `\"`, `\\`, `\n` and `\r` as the only escapes.
+//! `"text"^^<iri>`, with `\"`, `\\`, `\n` and `\r` as the only escapes, languages in lower case, and without the datatype
+//! `xsd:string`. So equal terms have equal texts.
 //!
-//! After the W3C recommendation "RDF 1.1 N-Triples".
+//! After the W3C recommendation "RDF 1.1 N-Triples". Only the grammar is checked: an IRI needs a scheme and may not have the characters
+//! that the grammar excludes; the parts of an IRI or of a language tag are not checked further.
 
 use std::ops::Range;
+
+/// Datatype of literals without a datatype.
+const STRING: &[u8] = b"<http://www.w3.org/2001/XMLSchema#string>";
+
+/// One for each byte that an IRI cannot have.
+const EXCLUDED: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte <= b' ' as usize {
+        table[byte] = 1;
+        byte += 1;
+    }
+    let others = b"<>\"{}|^`\\";
+    byte = 0;
+    while byte < others.len() {
+        table[others[byte] as usize] = 1;
+        byte += 1;
+    }
+    table
+};
 
 /// Terms of the statement in the line `range`: subject, predicate, object. `None` for a blank line and a comment. A term with
 /// escapes is replaced in place.
@@ -78,8 +100,9 @@ impl Line<'_> {
         };
         self.text[start + len - 1] = b'>';
         let iri = &self.text[start + 1..start + len - 1];
-        let is_plain = |b: u8| b > b' ' && !b"<>\"{}|^`\\".contains(&b);
-        if !iri.iter().all(|b| is_plain(*b)) || !has_scheme(iri) || std::str::from_utf8(iri).is_err() {
+        // Without a branch for each byte.
+        let excluded = iri.iter().fold(0, |found, b| found | EXCLUDED[usize::from(*b)]);
+        if excluded != 0 || !has_scheme(iri) || std::str::from_utf8(iri).is_err() {
             return Err(WHAT);
         }
         self.at = end;
@@ -133,6 +156,7 @@ impl Line<'_> {
         self.text[end] = b'"';
         end += 1;
         self.at = close + 1;
+        self.blanks();
         let suffix = match self.peek() {
             Some(b'@') => {
                 let rest = &self.text[self.at + 1..self.end];
@@ -146,16 +170,26 @@ impl Line<'_> {
                     return Err("a language tag after @");
                 }
                 self.at += 1 + stop;
+                self.text[from..self.at].make_ascii_lowercase();
                 from..self.at
             }
             Some(b'^') => {
-                let from = self.at;
-                if self.text[from..self.end].get(..3) != Some(b"^^<") {
-                    return Err("^^ and an IRI in <> as the datatype");
+                const WHAT: &str = "^^ and an IRI in <> as the datatype";
+                if self.text[self.at..self.end].get(1) != Some(&b'^') {
+                    return Err(WHAT);
                 }
                 self.at += 2;
+                self.blanks();
+                if self.peek() != Some(b'<') {
+                    return Err(WHAT);
+                }
                 let iri = self.iri()?;
-                from..iri.end
+                if &self.text[iri.clone()] == STRING {
+                    return Ok(start..end);
+                }
+                self.text[end..end + 2].copy_from_slice(b"^^");
+                end += 2;
+                iri
             }
             _ => return Ok(start..end),
         };
@@ -266,8 +300,9 @@ mod tests {
         assert_eq!(one("_:a.b <p:x>\t_:c. # c"), ["_:a.b", "<p:x>", "_:c"]);
         assert_eq!(
             one(r#"<a:\u00e9\U0001F600> <p:x> "a\tb\u0022\n\\"@en-GB ."#),
-            ["<a:é😀>", "<p:x>", "\"a\tb\\\"\\n\\\\\"@en-GB"]
+            ["<a:é😀>", "<p:x>", "\"a\tb\\\"\\n\\\\\"@en-gb"]
         );
+        assert_eq!(one(r#"<a:b><p:x>"x"^^<http://www.w3.org/2001/XMLSchema#str\u0069ng>."#)[2], "\"x\"");
         assert_eq!(one(r#"<a:b><p:x>"\u0041"^^<t:\u0042>."#), ["<a:b>", "<p:x>", "\"A\"^^<t:B>"]);
         assert_eq!(read("").unwrap(), None);
         assert_eq!(read("  # no statement").unwrap(), None);
@@ -275,6 +310,8 @@ mod tests {
 
     #[test]
     fn other_lines_are_refused() {
+        assert_eq!(read("<a:b> <p:x> \"x\" @EN .").unwrap().unwrap()[2], "\"x\"@en");
+        assert_eq!(read("<a:b> <p:x> \"x\"\t^^ <c:d> .").unwrap().unwrap()[2], "\"x\"^^<c:d>");
         for bad in [
             "x",
             "<a:b> <p:x> .",

@@ -48,7 +48,8 @@ impl Records for Table {
 
 impl RecordSection for Section<'_> {
     fn row_bytes(&self) -> u64 {
-        let own = &self.table.edges[self.first as usize..][..self.rows as usize];
+        let own =
+            &self.table.edges[usize::try_from(self.first).unwrap()..][..usize::try_from(self.rows).unwrap()];
         own.iter().map(|edge| edge.concat().len() as u64).max().unwrap_or(0)
     }
     fn read(&self, rows: Range<u64>, _: &mut dyn Elements, into: &mut [Cells]) -> Result<()> {
@@ -160,7 +161,7 @@ fn an_import_of_tables_continues_to_the_same_bytes() {
     let mut resumed = 0;
     for steps in (4..60).step_by(4) {
         let disk: Arc<dyn Disk> = Arc::new(Mortal { left: AtomicUsize::new(steps) });
-        if import.run_on(&target, &disk).is_err() {
+        if import.run_on(&target, &disk, &|sink| Box::new(sink)).is_err() {
             resumed += u64::from(import.run(&target).unwrap().resumed);
         }
         assert!(tree(&target) == expected, "{steps}");
@@ -169,7 +170,7 @@ fn an_import_of_tables_continues_to_the_same_bytes() {
     assert!(resumed > 8, "{resumed}");
     // Other columns of the same file begin anew.
     let disk: Arc<dyn Disk> = Arc::new(Mortal { left: AtomicUsize::new(30) });
-    import.run_on(&target, &disk).unwrap_err();
+    import.run_on(&target, &disk, &|sink| Box::new(sink)).unwrap_err();
     import.sets[0] = vec![table(&train, &vec![1.0; train.len()], &[2500])];
     assert!(!import.run(&target).unwrap().resumed);
 }

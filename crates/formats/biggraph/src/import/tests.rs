@@ -13,10 +13,10 @@ use weighbridge_io::source::FileSource;
 pub(super) const WEAK: u64 = 1 << 40;
 
 /// Pseudo-random numbers.
-struct Rng(u64);
+pub(super) struct Rng(pub(super) u64);
 
 impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
@@ -30,8 +30,13 @@ fn config_of(path: &Path) -> Config {
     Config::parse(&std::fs::read_to_string(path).unwrap(), false).unwrap().0
 }
 
-fn file(path: &Path, form: Option<TextForm>) -> EdgeFile {
+pub(super) fn file(path: &Path, form: Option<TextForm>) -> EdgeFile {
     EdgeFile::new(Arc::new(FileSource::open(path).unwrap()), form).unwrap()
+}
+
+/// Imports with a work folder on `disk`.
+pub(super) fn on_disk(import: &Import, target: &Path, disk: &Arc<dyn Disk>) -> Result<ImportReport> {
+    import.run_on(target, disk, &|sink| Box::new(sink))
 }
 
 /// Files of a folder by relative path.
@@ -146,7 +151,7 @@ pub(super) fn graph(edges: u64, seed: u64, dynamic: bool) -> Vec<[String; 3]> {
     all
 }
 
-fn text(edges: &[[String; 3]]) -> String {
+pub(super) fn text(edges: &[[String; 3]]) -> String {
     edges.iter().map(|edge| edge.join("\t") + "\n").collect()
 }
 
@@ -431,7 +436,7 @@ fn an_import_that_stops_at_any_step_continues_to_the_same_bytes() {
         loop {
             let target = dir.path().join("data");
             let disk: Arc<dyn Disk> = Arc::new(Mortal { left: AtomicUsize::new(steps) });
-            let first = import.run_on(&target, &disk);
+            let first = on_disk(&import, &target, &disk);
             if first.is_ok() {
                 assert!(tree(&target) == expected);
                 break;
@@ -465,7 +470,7 @@ fn other_options_begin_anew_and_damaged_steps_are_done_again() {
     let target = dir.path().join("data");
     let interrupt = |import: &Import, steps: usize| {
         let disk: Arc<dyn Disk> = Arc::new(Mortal { left: AtomicUsize::new(steps) });
-        import.run_on(&target, &disk).unwrap_err()
+        on_disk(import, &target, &disk).unwrap_err()
     };
     interrupt(&import, 20);
     let work = dir.path().join(".data.import");
@@ -509,6 +514,12 @@ fn options_that_do_not_fit_are_refused() {
     assert_eq!(import.run(&other).unwrap_err().code().as_str(), "featurised");
     let import = import_of(dir.path(), &graph_config([2000, 2000], false), [&[], &[]]);
     assert_eq!(import.run(&other).unwrap_err().code().as_str(), "too-many-buckets");
+    let mut import = import_of(dir.path(), &graph_config([1, 1], false), [&[], &[]]);
+    import.config.entities[2].1.num_partitions = 1 << 40;
+    assert_eq!(import.run(&other).unwrap_err().code().as_str(), "too-many-buckets");
+    import.config.entities[2].1.num_partitions = 1;
+    import.run.memory = 1 << 20;
+    assert_eq!(import.run(&other).unwrap_err().code().as_str(), "too-little-memory");
     let work = dir.path().join(".other.import");
     assert!(!other.exists() && !work.exists());
     std::fs::create_dir(&work).unwrap();

@@ -53,11 +53,10 @@ impl WorkFolder {
                 let resumed = work.check()?;
                 Ok((work, own, resumed))
             }
-            _ => {
-                work.empty()?;
-                work.put(JOB, &[job])?;
-                Ok((work, job.to_vec(), false))
-            }
+            _ => match work.empty().and_then(|()| work.put(JOB, &[job])) {
+                Ok(()) => Ok((work, job.to_vec(), false)),
+                Err(error) => Err(work.leave(error)),
+            },
         }
     }
 
@@ -174,16 +173,21 @@ impl WorkFolder {
         Ok(names.filter(|name| name.starts_with(start) && !name.ends_with(UNFINISHED)).collect())
     }
 
-    /// Returns the free bytes of the disk, if known.
-    pub(super) fn free_space(&self) -> Option<u64> {
-        self.disk.free_space(&self.path)
+    /// Returns the bytes that an import can use, if known: the free ones of the disk, and those of its finished steps.
+    pub(super) fn space(&self) -> Result<Option<u64>> {
+        let Some(free) = self.disk.free_space(&self.path) else { return Ok(None) };
+        let used = self.disk.list(&self.path)?.iter().filter_map(|item| item.kind.len()).sum();
+        Ok(Some(free.saturating_add(used)))
     }
 
     /// Leaves the folder after an error: with its finished steps where the same import may succeed later. Returns the error with a
     /// hint about them.
     pub(super) fn leave(self, error: Error) -> Error {
-        let is_kept =
-            matches!(error.kind(), Kind::Io | Kind::Cancelled) || error.code() == ErrorCode::BadLine;
+        let is_kept = match error.code() {
+            ErrorCode::BadLine => true,
+            ErrorCode::ChangedWhileRead => false,
+            _ => !matches!(error.kind(), Kind::Corrupt | Kind::Unsupported),
+        };
         let has_steps =
             self.names("edges-").is_ok_and(|names| !names.is_empty()) || self.has("parsed").unwrap_or(false);
         if is_kept && has_steps {

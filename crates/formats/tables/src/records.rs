@@ -167,7 +167,7 @@ fn check_type(schema: &Schema, pick: &Pick) -> Result<()> {
     let found: String = escape_text(&field.data_type().to_string()).chars().take(MAX_TYPE).collect();
     let name: String = escape_text(field.name()).chars().take(MAX_TYPE).collect();
     Err(Error::unsupported("column-type", format!("the column {name} has an unsupported type"))
-        .expected(expected)
+        .expected(format_args!("{expected} for {}", pick.name))
         .found(found))
 }
 

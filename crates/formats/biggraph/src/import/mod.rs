@@ -296,29 +296,24 @@ impl Import {
                 .hint("import a table with such lists, separated by commas"));
         }
         let columns = self.columns();
-        if let Some(file) = self.files().find(|file| !file.has("rel", &columns)) {
-            let what = match (config.dynamic_relations, config.relations.len()) {
-                (true, _) => Some("dynamic relations need a column with their names"),
-                (false, 2..) => {
-                    Some("the configuration has several relations, the files have no column for them")
-                }
-                (false, _) => None,
+        let needs_relation = match (config.dynamic_relations, config.relations.len()) {
+            (true, _) => Some(("dynamic relations need a column with their names", "a column rel")),
+            (false, 2..) => Some((
+                "the configuration has several relations, the file has no column for them",
+                "a column rel, or one relation in the configuration",
+            )),
+            (false, _) => None,
+        };
+        let without = self.files().find(|file| !file.has("rel", &columns));
+        if let (Some((what, expected)), Some(file)) = (needs_relation, without) {
+            let found = match &file.content {
+                Content::Text(..) => columns.text(),
+                Content::Table(_) => file.describe(),
             };
-            if let Some(what) = what {
-                let expected = if config.dynamic_relations {
-                    "a column rel"
-                } else {
-                    "a column rel, or one relation in the configuration"
-                };
-                let found = match &file.content {
-                    Content::Text(..) => columns.text(),
-                    Content::Table(_) => file.describe(),
-                };
-                return Err(Error::usage("edge-columns", what)
-                    .expected(expected)
-                    .found(found)
-                    .in_file(file.source.label()));
-            }
+            return Err(Error::usage("edge-columns", what)
+                .in_file(file.source.label())
+                .expected(expected)
+                .found(found));
         }
         check_memory(self.run.memory)?;
         let sides = config.sides()?;

@@ -19,7 +19,7 @@ const MAX_LISTED: usize = 20;
 impl Columns {
     /// Finds the columns of a table with these names: returns the index and the meaning (`lhs`, `rhs`, `rel`, `weight`) of each.
     ///
-    /// Columns are found by their names, or else by their positions. Without `given`, a table with columns named `lhs` and `rhs` may
+    /// Columns are found by their names, or else by their positions if no name contradicts. Without `given`, a table with columns named `lhs` and `rhs` may
     /// also have `rel` and `weight`; any other table has the default columns.
     ///
     /// # Errors
@@ -41,14 +41,24 @@ impl Columns {
             return Ok(found);
         }
         let columns = given.cloned().unwrap_or_default();
-        if columns.count() == names.len() {
-            let places = NAMES.into_iter().zip(columns.places());
-            return Ok(places.filter_map(|(name, place)| Some((place?, name))).collect());
+        let places = NAMES.into_iter().zip(columns.places());
+        let ordered: Vec<_> = places.filter_map(|(name, place)| Some((place?, name))).collect();
+        // A column with another of these names is not meant.
+        let fits = |(place, name): &(usize, &str)| {
+            names.get(*place).is_some_and(|own| own == name || !NAMES.contains(own))
+        };
+        if columns.count() == names.len() && ordered.iter().all(fits) {
+            return Ok(ordered);
         }
         let shown: Vec<String> = names.iter().take(MAX_LISTED).map(|name| escape_text(name)).collect();
         let more = if names.len() > MAX_LISTED { ", …" } else { "" };
         Err(Error::usage("edge-columns", "the table has other columns")
-            .expected(format_args!("columns named {}, or {} columns", wanted.join(" and "), columns.count()))
+            .expected(format_args!(
+                "columns named {}, or {} columns in the order {}",
+                wanted.join(" and "),
+                columns.count(),
+                columns.text()
+            ))
             .found(format_args!("{} columns: {}{more}", names.len(), shown.join(", ")))
             .hint(phrase![
                 "name all columns in their order, such as ",

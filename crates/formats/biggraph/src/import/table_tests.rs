@@ -244,13 +244,18 @@ fn columns_of_tables_are_found_by_name_or_position() {
     assert_eq!(find(None, "a,b"), None);
     assert_eq!(find(None, "lhs,b"), None);
     // A name that two columns have is not a name.
-    assert_eq!(find(None, "lhs,lhs,rhs"), some("0lhs 1rel 2rhs"));
+    assert_eq!(find(None, "lhs,lhs,rhs"), None);
     assert_eq!(find(Some("rhs,lhs"), "lhs,rel,rhs,weight"), some("0lhs 2rhs"));
     assert_eq!(find(Some("lhs,-,rhs"), "lhs,rel,rhs"), some("0lhs 2rhs"));
     assert_eq!(find(Some("lhs,rel,rhs"), "lhs,kind,rhs"), some("0lhs 1rel 2rhs"));
     assert_eq!(find(Some("-,rhs,lhs,weight"), "a,b,c,d"), some("1rhs 2lhs 3weight"));
     assert_eq!(find(Some("-,rhs,lhs,weight"), "a,b,c"), None);
+    // Not the relations as rhs.
+    assert_eq!(find(Some("lhs,rhs,weight"), "lhs,rel,rhs"), None);
     let error = Columns::find(None, &["source", "target"]).unwrap_err();
     assert_eq!(error.found_text(), Some("2 columns: source, target"));
-    assert_eq!(error.expected_text(), Some("columns named lhs and rhs, or 3 columns"));
+    assert_eq!(
+        error.expected_text(),
+        Some("columns named lhs and rhs, or 3 columns in the order lhs,rel,rhs")
+    );
 }

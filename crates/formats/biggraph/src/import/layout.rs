@@ -1,5 +1,6 @@
 //! Folders and edge files of an import.
 
+use super::MAX_BUCKETS;
 use super::relabel::{BucketColumn, Column, Relabeled, starts_in};
 use crate::config::Config;
 use crate::edges::integers::as_integers;
@@ -13,11 +14,53 @@ use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_hdf5::write::{Data, Hdf5Builder};
 use weighbridge_io::source::SourceRef;
 
+/// Folders and buckets of an import, for a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportLayout {
+    /// Folders below the target.
+    pub folders: Folders,
+    /// Numbers of partitions of left and right sides.
+    pub buckets: [u64; 2],
+}
+
+impl ImportLayout {
+    /// Returns the layout of a configuration.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Usage`], `edge-sets`, for edge paths that are equal, or none;
+    /// [`weighbridge_core::Kind::Unsupported`]: `featurised` for entity types with features, `url`;
+    /// [`weighbridge_core::Kind::Mismatch`], `partitions-differ`; [`weighbridge_core::Kind::Limit`], `too-many-buckets`.
+    pub fn of(config: &Config) -> Result<Self> {
+        let folders = Folders::of(config)?;
+        for relation in &config.relations {
+            for entity in [&relation.lhs, &relation.rhs] {
+                if config.entity(entity).is_none_or(|entity| entity.featurized) {
+                    return Err(Error::unsupported(
+                        "featurised",
+                        "entity types with features are not imported",
+                    )
+                    .found(entity)
+                    .hint("import the types without features"));
+                }
+            }
+        }
+        let sides = config.sides()?;
+        if sides.lhs.saturating_mul(sides.rhs) > MAX_BUCKETS {
+            return Err(Error::limit("too-many-buckets", "the partitions make too many buckets of edges")
+                .expected(format_args!("at most {MAX_BUCKETS}"))
+                .found(format_args!("{} times {}", sides.lhs, sides.rhs)));
+        }
+        Ok(Self { folders, buckets: [sides.lhs, sides.rhs] })
+    }
+}
+
 /// Folders below the target. Empty names are the target itself.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Folders {
-    pub(super) entities: String,
-    pub(super) edges: Vec<String>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folders {
+    /// Folder of the counts and names of entities.
+    pub entities: String,
+    /// Folders of edges, in the order of the edge paths.
+    pub edges: Vec<String>,
 }
 
 impl Folders {
@@ -26,7 +69,7 @@ impl Folders {
     /// # Errors
     /// [`weighbridge_core::Kind::Usage`], `edge-sets`, for edge paths that are equal, or none; [`weighbridge_core::Kind::Unsupported`],
     /// `url`.
-    pub(super) fn of(config: &Config) -> Result<Self> {
+    fn of(config: &Config) -> Result<Self> {
         let mut paths = vec![parts(plain_path(&config.entity_path)?)];
         for path in &config.edge_paths {
             paths.push(parts(plain_path(path)?));

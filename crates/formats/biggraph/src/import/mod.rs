@@ -24,6 +24,7 @@ mod twister;
 mod work;
 
 pub use input::EdgeFile;
+pub use layout::{Folders, ImportLayout};
 pub use text::{Columns, TextForm};
 
 use crate::config::Config;
@@ -31,7 +32,7 @@ use crate::layout::{FileName, split_counts};
 use crate::text::number_text;
 use dictionary::{Dictionary, Incomplete, NameTable, NamesFile};
 use input::{Chunk, Chunks};
-use layout::{Folders, edge_files};
+use layout::edge_files;
 use relabel::{Relabeled, Relabeling};
 use segment::{Edges, NamesOfChunk, Schema, Segment};
 use serde_json::{Value as Json, json};
@@ -208,7 +209,7 @@ impl Import {
 
     /// Imports with a work folder on `disk`.
     fn run_on(&self, target: &Path, disk: &Arc<dyn Disk>) -> Result<ImportReport> {
-        let folders = Folders::of(&self.config)?;
+        let layout = ImportLayout::of(&self.config)?;
         self.check()?;
         let job = self.job()?;
         let same = |own: &[u8]| same_job(own, &job);
@@ -224,7 +225,7 @@ impl Import {
         for _ in 0..ATTEMPTS {
             let steps = Steps::new(self, &own, &work)?;
             let done = match steps.dictionaries() {
-                Ok((chunks, dictionaries)) => steps.finish(&folders, target, &chunks, &dictionaries, resumed),
+                Ok((chunks, dictionaries)) => steps.finish(&layout, target, &chunks, &dictionaries, resumed),
                 Err(Incomplete::Failed(error)) => Err(error),
                 Err(Incomplete::Collision) => {
                     // Other hashes for all names.
@@ -255,18 +256,6 @@ impl Import {
             .expected(format_args!("files for {}", config.edge_paths.join(", ")))
             .found(format_args!("{} sets of files", self.sets.len())));
         }
-        for relation in &config.relations {
-            for entity in [&relation.lhs, &relation.rhs] {
-                if config.entity(entity).is_none_or(|entity| entity.featurized) {
-                    return Err(Error::unsupported(
-                        "featurised",
-                        "entity types with features are not imported",
-                    )
-                    .found(entity)
-                    .hint("import the types without features"));
-                }
-            }
-        }
         let relation_is_read =
             self.columns.has("rel") || self.files().any(|file| file.form == TextForm::NTriples);
         if config.dynamic_relations && !relation_is_read {
@@ -281,12 +270,6 @@ impl Import {
             )
             .expected("a column rel, or one relation in the configuration")
             .found(self.columns.text()));
-        }
-        let sides = config.sides()?;
-        if sides.lhs.saturating_mul(sides.rhs) > MAX_BUCKETS {
-            return Err(Error::limit("too-many-buckets", "the partitions make too many buckets of edges")
-                .expected(format_args!("at most {MAX_BUCKETS}"))
-                .found(format_args!("{} times {}", sides.lhs, sides.rhs)));
         }
         Ok(())
     }
@@ -612,7 +595,7 @@ impl<'i> Steps<'i> {
     /// Gives all names their ids, relabels the edges, and writes the target.
     fn finish(
         &self,
-        folders: &Folders,
+        layout: &ImportLayout,
         target: &Path,
         chunks: &[ChunkId],
         dictionaries: &[Dictionary],
@@ -631,8 +614,8 @@ impl<'i> Steps<'i> {
             }
             self.work.put("ordered", &[])?;
         }
-        let sides = import.config.sides()?;
-        let buckets = [sides.lhs, sides.rhs];
+        let ImportLayout { folders, buckets } = layout;
+        let buckets = *buckets;
         self.relabel(order, memory, buckets, chunks, dictionaries)?;
         let mut names = Vec::new();
         for (number, dictionary) in dictionaries.iter().enumerate() {

@@ -25,8 +25,10 @@ import weighbridge.spark  # noqa: E402
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.sql.shuffle.partitions", "3").getOrCreate()
+    builder = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", "3")
+    for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+        builder = builder.config(name, "false")
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
@@ -188,7 +190,10 @@ def test_data_source_refuses_what_it_cannot_write(spark: SparkSession, tmp_path:
             frame.write.format("biggraph").option("buckets", buckets).mode(mode).save(path)
         assert not folder.exists()
 
-    fails(rows.union(rows), "two tasks have rows of one file")
+    split = spark.range(2, numPartitions=2).selectExpr(
+        "0 as lhs_part", "0 as rhs_part", "id as lhs", "id as rhs", "0 as rel"
+    )
+    fails(split, "two tasks have rows of one file")
     fails(rows, "invalid option buckets", buckets="4x4")
     fails(rows, "not absolute", path="edges")
     fails(rows.withColumn("lhs_part", rows.rel + 1), "0 to 0")

@@ -21,7 +21,12 @@ from pyspark.sql import SparkSession
 import weighbridge.spark
 
 ENTITIES = {"user": {"num_partitions": 3}, "item": {"num_partitions": 3}, "city": {"num_partitions": 1}}
-RELATIONS = [("follows", "user", "user"), ("buys", "user", "item"), ("lives", "user", "city"), ("near", "city", "city")]
+RELATIONS = [
+    ("follows", "user", "user"),
+    ("buys", "user", "item"),
+    ("lives", "user", "city"),
+    ("near", "city", "city"),
+]
 CONFIG = {
     "entities": ENTITIES,
     "relations": [{"name": name, "lhs": lhs, "rhs": rhs} for name, lhs, rhs in RELATIONS],
@@ -63,7 +68,9 @@ def executors(application):
     found = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 1) for line in found.splitlines()]
     return [
-        int(pid) for pid, args in rows if "CoarseGrainedExecutorBackend" in args and application in args and "java" in args
+        int(pid)
+        for pid, args in rows
+        if "CoarseGrainedExecutorBackend" in args and application in args and "java" in args
     ]
 
 
@@ -89,7 +96,16 @@ def judge(binary, work):
         made(work, name, count)
     inputs = [f"{name}={work / name}.tsv" for name in ("train", "valid")]
     options = ["--columns", "lhs,rel,rhs,weight", "--order", "sorted", "--entity-min-count", "2"]
-    command = [binary, "import", *inputs, "--config", str(work / "config.json"), "-o", str(work / "one"), *options]
+    command = [
+        binary,
+        "import",
+        *inputs,
+        "--config",
+        str(work / "config.json"),
+        "-o",
+        str(work / "one"),
+        *options,
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     one = files(work / "one")
     check("files of one machine", len(one) == 15 + 2 * 9, len(one))
@@ -112,7 +128,8 @@ def judge(binary, work):
     spark.sparkContext.setLogLevel("OFF")
     application = spark.sparkContext.applicationId
     frames = {
-        name: spark.read.schema(SCHEMA).option("sep", "\t").csv(str(work / name)) for name in ("train", "valid")
+        name: spark.read.schema(SCHEMA).option("sep", "\t").csv(str(work / name))
+        for name in ("train", "valid")
     }
     target = work / "many"
     killed, stop = [], threading.Event()
@@ -146,7 +163,10 @@ def judge(binary, work):
     for name in ("train", "valid"):
         own, meant = (weighbridge.biggraph.buckets(work / folder / name) for folder in ("loose", "one"))
         for bucket, edges in meant.items():
-            pair = [sorted(zip(*(c.tolist() for c in (e.lhs, e.rhs, e.rel, e.weight)))) for e in (edges, own[bucket])]
+            pair = [
+                sorted(zip(*(c.tolist() for c in (e.lhs, e.rhs, e.rel, e.weight))))
+                for e in (edges, own[bucket])
+            ]
             check(f"edges of {name} {bucket}", pair[0] == pair[1])
     spark.stop()
 

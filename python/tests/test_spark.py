@@ -55,8 +55,8 @@ def made(seed: int, count: int, dynamic: bool) -> List[Row]:
     rows = []
     for _ in range(count):
         rel = f"w{int(dice.random() ** 2 * 9)}" if dynamic else dice.choice(["follows", "buys"])
-        kind = "i" if rel == "buys" else "é\\\"\U0001f600"
-        ends = [f"{own}{int(dice.random() ** 2 * 40)}" for own in ("é\\\"\U0001f600", kind)]
+        kind = "i" if rel == "buys" else 'é\\"\U0001f600'
+        ends = [f"{own}{int(dice.random() ** 2 * 40)}" for own in ('é\\"\U0001f600', kind)]
         rows.append((ends[0], rel, ends[1], dice.randrange(100) / 8))
     return rows
 
@@ -85,7 +85,9 @@ def test_sorted_imports_are_those_of_one_machine(spark: SparkSession, tmp_path: 
     least = {"entity_min_count": 3, "relation_min_count": 40}
     inputs = [lines(tmp_path / "train.tsv", train), lines(tmp_path / "valid.tsv", valid)]
     columns = "lhs,rel,rhs,weight"
-    one = weighbridge.import_edges(inputs, tmp_path / "one", config=own, columns=columns, order="sorted", **least)
+    one = weighbridge.import_edges(
+        inputs, tmp_path / "one", config=own, columns=columns, order="sorted", **least
+    )
     frames = {"train": frame(spark, train), "valid": frame(spark, valid)}
     report = weighbridge.spark.import_edges(spark, frames, tmp_path / "many", own, order="sorted", **least)
     assert files(tmp_path / "many") == files(tmp_path / "one")
@@ -118,10 +120,16 @@ def test_random_ids_depend_on_the_seed(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_empty_partitions_and_bytes(spark: SparkSession, tmp_path: Path) -> None:
-    own = config(tmp_path, edge_paths=["x/train"], entities={"user": {"num_partitions": 4}, "item": {"num_partitions": 1}})
+    own = config(
+        tmp_path,
+        edge_paths=["x/train"],
+        entities={"user": {"num_partitions": 4}, "item": {"num_partitions": 1}},
+    )
     (tmp_path / "train.tsv").write_bytes(b"a\xff\tfollows\tb\n")
     weighbridge.import_edges(tmp_path / "train.tsv", tmp_path / "one", config=own, order="sorted")
-    rows = spark.createDataFrame([(bytearray(b"a\xff"), "follows", "b")], "lhs binary, rel string, rhs string")
+    rows = spark.createDataFrame(
+        [(bytearray(b"a\xff"), "follows", "b")], "lhs binary, rel string, rhs string"
+    )
     weighbridge.spark.import_edges(spark, rows, tmp_path / "many", own, order="sorted")
     assert files(tmp_path / "many") == files(tmp_path / "one")
 
@@ -129,9 +137,13 @@ def test_empty_partitions_and_bytes(spark: SparkSession, tmp_path: Path) -> None
 def test_faults_are_named_and_leave_nothing(spark: SparkSession, tmp_path: Path) -> None:
     own = config(tmp_path, edge_paths=["x/train"])
 
-    def fails(rows: List[Tuple[Any, ...]], schema: str = "lhs string, rel string, rhs string") -> weighbridge.Error:
+    def fails(
+        rows: List[Tuple[Any, ...]], schema: str = "lhs string, rel string, rhs string"
+    ) -> weighbridge.Error:
         with pytest.raises(weighbridge.Error) as caught:
-            weighbridge.spark.import_edges(spark, spark.createDataFrame(rows, schema), tmp_path / "graph", own)
+            weighbridge.spark.import_edges(
+                spark, spark.createDataFrame(rows, schema), tmp_path / "graph", own
+            )
         assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
         return caught.value
 
@@ -176,7 +188,9 @@ def test_data_source_writes_buckets(spark: SparkSession, tmp_path: Path) -> None
         assert own.weight is not None and own.weight.dtype == numpy.float32
         assert own.weight.tolist() == [row[5] for row in meant]
     # Fewer buckets replace all, and no other file stays.
-    numbered.where("rhs_part = 0").write.format("biggraph").option("buckets", "2,1").mode("overwrite").save(str(folder))
+    numbered.where("rhs_part = 0").write.format("biggraph").option("buckets", "2,1").mode("overwrite").save(
+        str(folder)
+    )
     assert sorted(path.name for path in folder.iterdir()) == ["edges_0_0.h5", "edges_1_0.h5"]
 
 
@@ -185,7 +199,9 @@ def test_data_source_refuses_what_it_cannot_write(spark: SparkSession, tmp_path:
     folder = tmp_path / "edges"
     rows = spark.createDataFrame([(0, 0, 1, 2, 0, 1.0), (0, 0, 3, 4, 0, 1.0)], NUMBERS).coalesce(1)
 
-    def fails(frame: DataFrame, text: str, buckets: str = "1,1", path: str = str(folder), mode: str = "append") -> None:
+    def fails(
+        frame: DataFrame, text: str, buckets: str = "1,1", path: str = str(folder), mode: str = "append"
+    ) -> None:
         with pytest.raises(Exception, match=text):  # noqa: B017, PT011
             frame.write.format("biggraph").option("buckets", buckets).mode(mode).save(path)
         assert not folder.exists()

@@ -389,7 +389,9 @@ def _prepared(frame: DataFrame) -> DataFrame:
     for field in frame.schema.fields:
         if field.name in ("lhs", "rhs", "rel"):
             own = F.col(field.name)
-            columns[field.name] = own if isinstance(field.dataType, BinaryType) else own.cast("string").cast("binary")
+            columns[field.name] = (
+                own if isinstance(field.dataType, BinaryType) else own.cast("string").cast("binary")
+            )
         elif field.name == "weight":
             columns["weight"] = F.col("weight").try_cast("float")
     return frame.withColumns(columns)

@@ -100,7 +100,7 @@ class _Import:
     def __init__(
         self, spark: SparkSession, sets: Union[DataFrame, Mapping[str, DataFrame]], config: Path
     ) -> None:
-        layout = import_layout(config)
+        layout = import_layout(path_text(config, "config"))
         self.spark = spark
         self.entities: List[Tuple[str, int]] = [(name, parts) for name, parts in layout["entities"]]
         self.relations: List[Tuple[str, str, str]] = [tuple(own) for own in layout["relations"]]

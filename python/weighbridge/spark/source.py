@@ -35,13 +35,13 @@ _MOST_BUCKETS = 1 << 20
 
 
 @dataclass
-class Staged(WriterCommitMessage):  # type: ignore[misc]
+class Staged(WriterCommitMessage):  # type: ignore[misc, unused-ignore]
     """Files of a successful attempt: their final and their present names."""
 
     files: Dict[str, str]
 
 
-class StagedWriter(DataSourceArrowWriter):  # type: ignore[misc]
+class StagedWriter(DataSourceArrowWriter):  # type: ignore[misc, unused-ignore]
     """Writer of a folder of files: each attempt of a task has its own, and the driver renames those of successful ones."""
 
     def __init__(self, folder: str) -> None:
@@ -61,11 +61,11 @@ class StagedWriter(DataSourceArrowWriter):  # type: ignore[misc]
         """Returns the names of all files that the new ones replace."""
         return []
 
-    def commit(self, messages: Sequence[Optional[Staged]]) -> None:
+    def commit(self, messages: List[Optional[WriterCommitMessage]]) -> None:
         """Renames the files of successful attempts into place; removes all others."""
         files: Dict[str, str] = {}
         for message in messages:
-            for name, path in message.files.items() if message is not None else ():
+            for name, path in message.files.items() if isinstance(message, Staged) else ():
                 if name in files:
                     raise MismatchError(
                         "two tasks have rows of one file",
@@ -84,14 +84,14 @@ class StagedWriter(DataSourceArrowWriter):  # type: ignore[misc]
         sync_folder(self.folder)
         shutil.rmtree(self.staging, ignore_errors=True)
 
-    def abort(self, messages: Sequence[Optional[Staged]]) -> None:
+    def abort(self, messages: List[Optional[WriterCommitMessage]]) -> None:
         """Removes the files of all attempts."""
         shutil.rmtree(self.staging, ignore_errors=True)
         if not os.listdir(self.folder):
             os.rmdir(self.folder)
 
 
-class BigGraphDataSource(DataSource):  # type: ignore[misc]
+class BigGraphDataSource(DataSource):  # type: ignore[misc, unused-ignore]
     """Data source `biggraph`: writes edges as the edge files of PyTorch-BigGraph, one for each bucket.
 
         spark.dataSource.register(weighbridge.spark.BigGraphDataSource)
@@ -193,7 +193,7 @@ class EdgesWriter(StagedWriter):
             spool.append(int(sorted_buckets[start]), [column[rows] for column in columns])
 
 
-class NamesDataSource(DataSource):  # type: ignore[misc]
+class NamesDataSource(DataSource):  # type: ignore[misc, unused-ignore]
     """Data source `biggraph_names`: writes the lists of names.
 
     Rows are file names and names as bytes. Those of a file are consecutive rows of one partition.

@@ -24,6 +24,8 @@ def modules() -> List[str]:
     if importlib.util.find_spec("torchbiggraph") is None:
         # Needs PyTorch-BigGraph, to register itself there.
         without.add("weighbridge.biggraph.storage")
+    if importlib.util.find_spec("pyspark") is None:
+        without.add("weighbridge.spark")
     return sorted({"weighbridge", "weighbridge._weighbridge", *(module.name for module in found)} - without)
 
 

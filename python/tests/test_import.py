@@ -10,7 +10,7 @@ from typing import Any, Dict
 import numpy
 import pytest
 import weighbridge
-from weighbridge import biggraph
+from weighbridge import _weighbridge, biggraph
 
 
 def config(folder: Path, **more: Any) -> Path:
@@ -106,3 +106,18 @@ def test_errors_name_the_line_and_keywords(tmp_path: Path) -> None:
         weighbridge.import_edges(edges, tmp_path / "data", config=config(tmp_path))
     with pytest.raises(weighbridge.UsageError, match="lhs"):
         weighbridge.import_edges(edges, tmp_path / "data", config=one, columns="a,b")
+
+
+def test_layout_of_a_configuration(tmp_path: Path) -> None:
+    layout = _weighbridge.import_layout(config(tmp_path))
+    assert layout == {
+        "entities": [["user", 2], ["item", 1]],
+        "relations": [["follows", "user", "user"], ["buys", "user", "item"]],
+        "dynamic_relations": False,
+        "entity_folder": "names",
+        "sets": [["train", "train"], ["valid", "valid"]],
+        "buckets": [2, 2],
+    }
+    features = {"user": {"num_partitions": 1, "featurized": True}, "item": {"num_partitions": 1}}
+    with pytest.raises(weighbridge.UnsupportedError, match="features"):
+        _weighbridge.import_layout(config(tmp_path, entities=features))

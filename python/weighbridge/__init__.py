@@ -10,6 +10,7 @@
 - the verbs of the command are functions: `info`, `ls`, `show`, `stats`, `convert`, `diff`, `verify`, `scan`, `seal`, `edit`,
   `shard`, `merge`, `program`, `checkpoint`, `import_edges`, `evaluate`, `neighbors`, `rank`;
 - `primitiv`, `biggraph` and `paddle` are modules for these three formats, modelled on their frameworks;
+- `spark` imports edge lists on a cluster;
 - errors are raised as subclasses of `Error`, which also derive from the matching built-in exceptions.
 
 numpy and other packages are imported only when needed.

@@ -68,7 +68,7 @@ mod _weighbridge {
     #[pymodule_export]
     use crate::verbs::command;
     #[pymodule_export]
-    use crate::verbs::importing::import_edges;
+    use crate::verbs::importing::{import_edges, import_layout};
     #[pymodule_export]
     use crate::verbs::looking::{info, ls, show, stats};
     #[pymodule_export]

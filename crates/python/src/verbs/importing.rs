@@ -1,13 +1,16 @@
-//! `import_edges`: edge lists into BigGraph's input folders.
+//! `import_edges`: edge lists into BigGraph's input folders; `import_layout` for imports on a cluster.
 
 use super::given::Given;
 use super::{Answer, answer, encoded};
+use crate::errors::OrRaise;
+use crate::values;
 use crate::work::Interrupted::Stops;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::path::PathBuf;
 use weighbridge::engine::RunOptions;
 use weighbridge::formats::biggraph::import::{Columns, EntityOrder, TextForm};
-use weighbridge::ops::import::{ImportOptions, import};
+use weighbridge::ops::import::{ImportOptions, import, import_layout as layout_of};
 use weighbridge::text::path_text;
 
 /// Imports edge lists.
@@ -49,4 +52,11 @@ pub(crate) fn import_edges<'py>(
         options.run = RunOptions { threads, memory, sync, progress: watcher.clone() };
         encoded(&import(&inputs, &target, &options)?.to_json(), 0)
     })
+}
+
+/// Folders, buckets, entity types and relations of a configuration.
+#[pyfunction]
+pub(crate) fn import_layout(py: Python<'_>, config: PathBuf) -> PyResult<Bound<'_, PyAny>> {
+    let layout = py.detach(|| layout_of(&config)).or_raise(py)?;
+    values::json(py, &layout)
 }

@@ -1,7 +1,9 @@
 //! Import of edge lists into BigGraph's input folders.
 
 use crate::formats::biggraph::config::Config;
-use crate::formats::biggraph::import::{Columns, EdgeFile, EntityOrder, Import, ImportReport, TextForm};
+use crate::formats::biggraph::import::{
+    Columns, EdgeFile, EntityOrder, Import, ImportLayout, ImportReport, TextForm,
+};
 #[cfg(feature = "tables")]
 use crate::formats::records::{CellKind, Pick, TableFile};
 use serde_json::{Value as Json, json};
@@ -86,8 +88,7 @@ pub struct Imported {
 /// # Errors
 /// [`weighbridge_core::Kind::Usage`], `edge-sets`, if the inputs do not fit the edge paths; and those of [`Import::run`].
 pub fn import(inputs: &[String], target: &Path, options: &ImportOptions) -> Result<Imported> {
-    let source: SourceRef = Arc::new(FileSource::open(&options.config)?);
-    let (config, findings) = Config::read(&source, &OpenOptions::default())?;
+    let (config, findings) = configuration(&options.config)?;
     let sets = sets(inputs, &config, options)?;
     let mut import = Import::new(config, sets);
     import.columns = options.columns.clone();
@@ -102,6 +103,38 @@ pub fn import(inputs: &[String], target: &Path, options: &ImportOptions) -> Resu
     import.run = options.run.clone();
     let report = import.run(target)?;
     Ok(Imported { target: path_text(target), report, findings })
+}
+
+fn configuration(path: &Path) -> Result<(Config, Vec<Finding>)> {
+    let source: SourceRef = Arc::new(FileSource::open(path)?);
+    Config::read(&source, &OpenOptions::default())
+}
+
+/// Describes the folders, buckets, entity types and relations of a configuration, for an import that another program runs.
+///
+/// # Errors
+/// Those of [`Config::read`] and [`ImportLayout::of`].
+pub fn import_layout(config: &Path) -> Result<Json> {
+    let (config, _) = configuration(config)?;
+    let layout = ImportLayout::of(&config)?;
+    if let Some((name, _)) = config.entities.iter().find(|(_, own)| own.featurized) {
+        return Err(Error::unsupported(
+            "featurised",
+            "entity types with features are imported on one machine only",
+        )
+        .found(name));
+    }
+    let entities = config.entities.iter().map(|(name, own)| json!([name, own.num_partitions]));
+    let relations = config.relations.iter().map(|own| json!([own.name, own.lhs, own.rhs]));
+    let sets = config.edge_paths.iter().zip(layout.folders.edges);
+    Ok(json!({
+        "entities": entities.collect::<Vec<_>>(),
+        "relations": relations.collect::<Vec<_>>(),
+        "dynamic_relations": config.dynamic_relations,
+        "entity_folder": layout.folders.entities,
+        "sets": sets.map(|(path, folder)| json!([last_part(path), folder])).collect::<Vec<_>>(),
+        "buckets": layout.buckets,
+    }))
 }
 
 /// Assigns the inputs to the edge paths.

@@ -330,7 +330,7 @@ fn other_files_in_a_folder_to_replace_are_an_error_before_any_work() {
     // All files of the import are expected there, and no other ones.
     import.force = true;
     import.run(&target).unwrap();
-    let mut names: Vec<String> = planned_names(&config, &Folders::of(&config).unwrap())
+    let mut names: Vec<String> = planned_names(&config, &ImportLayout::of(&config).unwrap().folders)
         .unwrap()
         .iter()
         .map(|f| f.name.clone())

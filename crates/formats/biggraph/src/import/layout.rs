@@ -1,5 +1,6 @@
 //! Folders and edge files of an import.
 
+use super::MAX_BUCKETS;
 use super::relabel::{BucketColumn, Column, Relabeled, starts_in};
 use super::segment::Schema;
 use crate::config::Config;
@@ -14,11 +15,55 @@ use weighbridge_core::tensor::{DType, Encoding, Shape};
 use weighbridge_hdf5::write::{Data, Hdf5Builder};
 use weighbridge_io::source::SourceRef;
 
+/// Folders and buckets of an import, for a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportLayout {
+    /// Folders below the target.
+    pub folders: Folders,
+    /// Numbers of partitions of left and right sides.
+    pub buckets: [u64; 2],
+}
+
+impl ImportLayout {
+    /// Returns the layout of a configuration.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Usage`], `edge-sets`, for edge paths that are equal, or none;
+    /// [`weighbridge_core::Kind::Unsupported`]: `featurised` for partitioned entity types with features, `url`;
+    /// [`weighbridge_core::Kind::Mismatch`], `partitions-differ`; [`weighbridge_core::Kind::Limit`], `too-many-buckets`.
+    pub fn of(config: &Config) -> Result<Self> {
+        let folders = Folders::of(config)?;
+        let featurized =
+            config.entities.iter().find(|(_, entity)| entity.featurized && entity.num_partitions > 1);
+        if let Some((name, _)) = featurized {
+            return Err(Error::unsupported("featurised", "entity types with features cannot be partitioned")
+                .found(name)
+                .hint("set num_partitions to 1 in the configuration"));
+        }
+        let sides = config.sides()?;
+        if sides.lhs.saturating_mul(sides.rhs) > MAX_BUCKETS {
+            return Err(Error::limit("too-many-buckets", "the partitions make too many buckets of edges")
+                .expected(format_args!("at most {MAX_BUCKETS}"))
+                .found(format_args!("{} times {}", sides.lhs, sides.rhs)));
+        }
+        if let Some((name, entity)) =
+            config.entities.iter().find(|(_, entity)| entity.num_partitions > MAX_BUCKETS)
+        {
+            return Err(Error::limit("too-many-buckets", "an entity type has too many partitions")
+                .expected(format_args!("at most {MAX_BUCKETS}"))
+                .found(format_args!("{} of {name}", entity.num_partitions)));
+        }
+        Ok(Self { folders, buckets: [sides.lhs, sides.rhs] })
+    }
+}
+
 /// Folders below the target. Empty names are the target itself.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Folders {
-    pub(super) entities: String,
-    pub(super) edges: Vec<String>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folders {
+    /// Folder of the counts and names of entities.
+    pub entities: String,
+    /// Folders of edges, in the order of the edge paths.
+    pub edges: Vec<String>,
 }
 
 impl Folders {
@@ -27,7 +72,7 @@ impl Folders {
     /// # Errors
     /// [`weighbridge_core::Kind::Usage`], `edge-sets`, for edge paths that are equal, or none; [`weighbridge_core::Kind::Unsupported`],
     /// `url`.
-    pub(super) fn of(config: &Config) -> Result<Self> {
+    fn of(config: &Config) -> Result<Self> {
         let mut paths = vec![parts(plain_path(&config.entity_path)?)];
         for path in &config.edge_paths {
             paths.push(parts(plain_path(path)?));

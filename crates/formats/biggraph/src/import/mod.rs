@@ -32,6 +32,7 @@ mod twister;
 mod work;
 
 pub use input::EdgeFile;
+pub use layout::{Folders, ImportLayout};
 pub use text::{Columns, TextForm};
 
 use crate::config::Config;
@@ -39,7 +40,7 @@ use crate::layout::{FileName, split_counts};
 use crate::text::number_text;
 use dictionary::{Dictionary, Incomplete, NameTable, NamesFile};
 use input::{Chunk, Chunks, Content, Part};
-use layout::{Folders, edge_files, planned_names};
+use layout::{edge_files, planned_names};
 use relabel::{Relabeled, Relabeling};
 use segment::{Edges, NamesOfChunk, Schema, Segment};
 use serde_json::{Value as Json, json};
@@ -225,13 +226,13 @@ impl Import {
         disk: &Arc<dyn Disk>,
         wrap: &dyn Fn(LocalSink) -> Box<dyn Sink>,
     ) -> Result<ImportReport> {
-        let folders = Folders::of(&self.config)?;
+        let layout = ImportLayout::of(&self.config)?;
         self.check()?;
         let job = self.job()?;
         let same = |own: &[u8]| same_job(own, &job);
         let text = serde_json::to_vec(&job).unwrap_or_default();
         // Other files in a folder to replace are an error before any work.
-        let plan = plan_of(planned_names(&self.config, &folders)?);
+        let plan = plan_of(planned_names(&self.config, &layout.folders)?);
         let check = || LocalSink::check_plan(&plan, target, self.force);
         if let Err(error) = LocalSink::check(target, self.force).and_then(|()| check()) {
             if error.code() == ErrorCode::Exists {
@@ -249,7 +250,7 @@ impl Import {
             let done = match steps.dictionaries(&job) {
                 Ok((chunks, dictionaries)) => {
                     let sink = || LocalSink::folder(target, self.force).map(wrap);
-                    steps.finish(&folders, &sink, &chunks, &dictionaries, resumed)
+                    steps.finish(&layout, &sink, &chunks, &dictionaries, resumed)
                 }
                 Err(Incomplete::Failed(error)) => Err(error),
                 Err(Incomplete::Collision) => {
@@ -282,11 +283,6 @@ impl Import {
             .found(format_args!("{} sets of files", self.sets.len())));
         }
         let mut featurized = config.entities.iter().filter(|(_, entity)| entity.featurized);
-        if let Some((name, _)) = featurized.clone().find(|(_, entity)| entity.num_partitions > 1) {
-            return Err(Error::unsupported("featurised", "entity types with features cannot be partitioned")
-                .found(name)
-                .hint("set num_partitions to 1 in the configuration"));
-        }
         if let (Some((name, _)), true) = (
             featurized.next(),
             self.files().any(|file| matches!(file.content, Content::Text(TextForm::NTriples, _))),
@@ -315,21 +311,7 @@ impl Import {
                 .expected(expected)
                 .found(found));
         }
-        check_memory(self.run.memory)?;
-        let sides = config.sides()?;
-        if sides.lhs.saturating_mul(sides.rhs) > MAX_BUCKETS {
-            return Err(Error::limit("too-many-buckets", "the partitions make too many buckets of edges")
-                .expected(format_args!("at most {MAX_BUCKETS}"))
-                .found(format_args!("{} times {}", sides.lhs, sides.rhs)));
-        }
-        match config.entities.iter().find(|(_, entity)| entity.num_partitions > MAX_BUCKETS) {
-            Some((name, entity)) => {
-                Err(Error::limit("too-many-buckets", "an entity type has too many partitions")
-                    .expected(format_args!("at most {MAX_BUCKETS}"))
-                    .found(format_args!("{} of {name}", entity.num_partitions)))
-            }
-            None => Ok(()),
-        }
+        check_memory(self.run.memory)
     }
 
     fn files(&self) -> impl Iterator<Item = &EdgeFile> {
@@ -694,7 +676,7 @@ impl<'i> Steps<'i> {
     /// Gives all names their ids, relabels the edges, and writes the target.
     fn finish(
         &self,
-        folders: &Folders,
+        layout: &ImportLayout,
         sink: &dyn Fn() -> Result<Box<dyn Sink>>,
         chunks: &[ChunkId],
         dictionaries: &[Dictionary],
@@ -713,8 +695,8 @@ impl<'i> Steps<'i> {
             }
             self.work.put("ordered", &[])?;
         }
-        let sides = import.config.sides()?;
-        let buckets = [sides.lhs, sides.rhs];
+        let ImportLayout { folders, buckets } = layout;
+        let buckets = *buckets;
         self.relabel(order, memory, buckets, chunks, dictionaries)?;
         let mut names = Vec::new();
         for (number, dictionary) in dictionaries.iter().enumerate() {

@@ -48,8 +48,8 @@ impl Records for Table {
 
 impl RecordSection for Section<'_> {
     fn row_bytes(&self) -> u64 {
-        let own =
-            &self.table.edges[usize::try_from(self.first).unwrap()..][..usize::try_from(self.rows).unwrap()];
+        let [first, rows] = [self.first, self.rows].map(|n| usize::try_from(n).unwrap());
+        let own = &self.table.edges[first..first + rows];
         own.iter().map(|edge| edge.concat().len() as u64).max().unwrap_or(0)
     }
     fn read(&self, rows: Range<u64>, _: &mut dyn Elements, into: &mut [Cells]) -> Result<()> {

@@ -314,7 +314,9 @@ fn long_text_of_few_bytes_is_read_in_parts() {
     let dictionary: DictionaryArray<Int32Type> = std::iter::repeat_n(long.as_str(), 1000).collect();
     let whole = batch(&[("name", Arc::new(dictionary))]);
     let properties = WriterProperties::builder().build();
-    for bytes in [parquet(&[whole.clone()], properties), arrow(&[whole], Some(CompressionType::ZSTD))] {
+    for bytes in
+        [parquet(std::slice::from_ref(&whole), properties), arrow(&[whole], Some(CompressionType::ZSTD))]
+    {
         let records = TableFile::open(&source(&bytes), &Limits::default()).unwrap();
         let records = records.records(&[pick(0, CellKind::Text)]).unwrap();
         let section = records.open(0).unwrap();
@@ -386,7 +388,9 @@ fn imports_of_tables_and_text_give_the_same_bytes() {
     let ids = |place: usize| Int64Array::from_iter_values(edges.iter().map(|edge| edge[place]));
     let relations: DictionaryArray<Int16Type> = edges
         .iter()
-        .map(|edge| ["rel 0", "rel 1", "rel 2", "rel 3", "rel 4", "rel 5", "rel 6"][edge[1] as usize])
+        .map(|edge| {
+            ["rel 0", "rel 1", "rel 2", "rel 3", "rel 4", "rel 5", "rel 6"][usize::try_from(edge[1]).unwrap()]
+        })
         .collect();
     let names = StringViewArray::from_iter_values(edges.iter().map(|edge| edge[2].to_string()));
     let named = batch(&[
@@ -418,7 +422,7 @@ fn imports_of_tables_and_text_give_the_same_bytes() {
         let cut = [named.slice(0, 2000), named.slice(2000, 10_000)];
         let ways = files(&cut).into_iter().map(|way| (way, None));
         for ((what, bytes), columns) in
-            ways.chain(files(&[ordered.clone()]).into_iter().map(|way| (way, columns)))
+            ways.chain(files(std::slice::from_ref(&ordered)).into_iter().map(|way| (way, columns)))
         {
             // The name does not matter.
             std::fs::write(dir.path().join("edges.csv"), bytes).unwrap();

@@ -255,13 +255,15 @@ class Brute:
             return self.scores(one(lhs, left), self.operated(relation, "rhs", rhs))[0]
         return self.scores(self.operated(relation, "rhs", one(rhs, right)), lhs)[0]
 
-    def ranks(self, known=()):
+    def ranks(self, known=(), candidates=None):
+        """Ranks of both sides of each edge; `candidates` are the rows of types to rank among."""
         ranks = []
         for edge in self.graph.test:
             for side in (0, 1):
                 scores = self.corrupted(edge, side)
                 own = edge[1 + side]
-                negative = np.ones(len(scores), dtype=bool)
+                given = (candidates or {}).get(self.graph.kinds(edge[0])[side])
+                negative = np.ones(len(scores), dtype=bool) if given is None else np.isin(np.arange(len(scores)), given)
                 negative[own] = False
                 for other in known:
                     if other[0] == edge[0] and other[2 - side] == edge[2 - side]:
@@ -321,8 +323,32 @@ def model(out, graph, number, operator, comparator, bias, max_norm=None):
     compare(f"{what}: filtered", found, metrics(brute.ranks(graph.train + graph.test)))
     if number % 4 == 0:
         compare(f"{what}: among all", run("evaluate", folder, "--edges", test), metrics(brute.ranks()))
+    if number % 4 == 1:
+        candidates(what, folder, graph, brute)
     if number % 3 == 0:
         neighbors(what, folder, graph, brute)
+
+
+def candidates(what, folder, graph, brute):
+    """Ranks among given entities: of one type, and of all types with known edges excluded."""
+    test, train = (os.path.join(graph.folder, name) for name in ("test", "train"))
+    random = np.random.default_rng(len(what))
+    given, files = {}, []
+    for kind, counts in graph.counts.items():
+        names = [f"{kind}-{part}-{row}" for part, count in enumerate(counts) for row in range(count)]
+        given[kind] = random.permutation(len(names))[:9]
+        files.append(os.path.join(folder, f"candidates-{kind}.txt"))
+        with open(files[-1], "w") as file:
+            # The last name repeats.
+            file.writelines(f"{names[row]}\n" for row in [*given[kind], given[kind][0]])
+    kinds = list(given)
+    one = files[0] if len(kinds) == 1 else f"{kinds[0]}={files[0]}"
+    found = run("evaluate", folder, "--edges", test, "--candidates", one)
+    check(f"{what}: number of candidates", found["candidates"] == {kinds[0]: 9}, found["candidates"])
+    compare(f"{what}: among given", found, metrics(brute.ranks(candidates={kinds[0]: given[kinds[0]]})))
+    all_of = [f"--candidates={kind}={file}" for kind, file in zip(kinds, files)]
+    found = run("evaluate", folder, "--edges", test, "--filter", train, "--filter", test, *all_of)
+    compare(f"{what}: among given, filtered", found, metrics(brute.ranks(graph.train + graph.test, given)))
 
 
 def neighbors(what, folder, graph, brute):

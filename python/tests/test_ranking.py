@@ -28,6 +28,18 @@ def test_evaluate() -> None:
     path = BASE / "ckpt_dyn_affine"
     sampled = [biggraph.evaluate(path, edges=edges[1], negatives=5, seed=seed) for seed in (1, 1, 2)]
     assert sampled[0] == sampled[1] != sampled[2]
+    entities = BASE / "dyn" / "entities"
+    names = list(weighbridge.open(path, entities=entities)["embeddings.all"].row_names)
+    every = biggraph.evaluate(path, edges=edges[1], entities=entities, candidates=names)
+    assert every.metrics == raw.metrics and every.candidates == {"all": len(names)}
+    few = biggraph.evaluate(path, edges=edges[1], entities=entities, candidates={"all": iter(names[:5])})
+    assert few.candidates == {"all": 5} and few.mrr > raw.mrr
+    with pytest.raises(weighbridge.Error) as unknown:
+        biggraph.evaluate(path, edges=edges[1], entities=entities, candidates=[names[0], "nobody"])
+    assert unknown.value.code == "no-such-row" and "name 2 of 2" in str(unknown.value)
+    with pytest.raises(weighbridge.UsageError) as text:
+        biggraph.evaluate(path, edges=edges[1], candidates="names.txt")
+    assert text.value.code == "wrong-type"
     with pytest.raises(weighbridge.UsageError) as failed:
         biggraph.evaluate(BASE / "ckpt_dyn_affine", edges=edges[1], negatives="some")
     assert failed.value.code == "bad-arguments"

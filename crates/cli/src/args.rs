@@ -16,6 +16,8 @@ pub(crate) use diff::Diff;
 pub(crate) use edit::{Edit, InPlaceMode, Merge, Prefer, Shard, Writing};
 pub(crate) use import::Import;
 pub(crate) use input::Input;
+#[cfg(feature = "usearch")]
+pub(crate) use ranking::Index;
 pub(crate) use ranking::{Evaluate, Neighbors, Rank};
 pub(crate) use scan::Scan;
 pub(crate) use seal::Seal;
@@ -286,6 +288,10 @@ pub(crate) enum Verb {
     /// Find the nearest rows of a table, or what a BigGraph relation predicts
     #[command(after_help = MORE, after_long_help = ranking::NEIGHBORS_EXAMPLES)]
     Neighbors(Box<Neighbors>),
+    /// Write an approximate index of a table for usearch
+    #[cfg(feature = "usearch")]
+    #[command(after_help = MORE, after_long_help = ranking::INDEX_EXAMPLES)]
+    Index(Box<Index>),
     /// Score one edge of a BigGraph relation, and rank it among all entities
     #[command(
         after_help = MORE,

@@ -181,6 +181,8 @@ fn run(args: &mut Args, output: &mut Output) -> Result<Outcome, Failure> {
         Verb::Run(a) => verbs::run::run(a, common, output),
         Verb::Evaluate(a) => verbs::evaluate::run(a, common, output),
         Verb::Neighbors(a) => verbs::neighbors::run(a, common, output),
+        #[cfg(feature = "usearch")]
+        Verb::Index(a) => verbs::index::run(a, common, output),
         Verb::Rank(a) => verbs::rank::run(a, common, output),
         Verb::Demo(a) => verbs::demo::run(a, common, output),
         Verb::Completions(a) => verbs::generate::completions(a, output),

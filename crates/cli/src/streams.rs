@@ -67,6 +67,8 @@ fn check_target(verb: &Verb) -> Result<(), Error> {
         Verb::Shard(a) => Some(a.target.as_path()),
         Verb::Merge(a) => Some(a.output.as_path()),
         Verb::Program(a) => a.output.as_deref(),
+        #[cfg(feature = "usearch")]
+        Verb::Index(a) => Some(a.output.as_path()),
         _ => None,
     };
     match target {
@@ -92,6 +94,8 @@ fn name(verb: &Verb) -> &'static str {
         Verb::Import(_) => "import",
         Verb::Evaluate(_) => "evaluate",
         Verb::Rank(_) => "rank",
+        #[cfg(feature = "usearch")]
+        Verb::Index(_) => "index",
         _ => "this verb",
     }
 }
@@ -116,11 +120,14 @@ fn inputs(verb: &mut Verb) -> (Vec<&mut PathBuf>, Vec<&Path>) {
         Verb::Run(a) => (Vec::new(), vec![a.path.as_path()]),
         Verb::Import(a) => (Vec::new(), a.inputs.iter().map(Path::new).collect()),
         Verb::Evaluate(a) => {
-            let edges = a.filter.iter().chain([&a.edges]).map(PathBuf::as_path);
-            (Vec::new(), edges.chain([a.path.as_path()]).collect())
+            let lists = a.candidates.iter().map(|(_, file)| file);
+            let others = a.filter.iter().chain([&a.edges]).chain(lists).map(PathBuf::as_path);
+            (Vec::new(), others.chain([a.path.as_path()]).collect())
         }
         Verb::Neighbors(a) => (std::iter::once(&mut a.path).chain(&mut a.queries).collect(), Vec::new()),
         Verb::Rank(a) => (Vec::new(), vec![a.path.as_path()]),
+        #[cfg(feature = "usearch")]
+        Verb::Index(a) => (vec![&mut a.path], Vec::new()),
         Verb::Demo(_) | Verb::Completions(_) | Verb::Man(_) => (Vec::new(), Vec::new()),
     }
 }

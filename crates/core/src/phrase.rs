@@ -48,6 +48,8 @@ words! {
     Opt:
     AllowSymlinks = "allow-symlinks", "Reads the targets of symbolic links.";
     At = "at", "Selects a version of a checkpoint to read.";
+    By = "by", "Selects the comparator of rows.";
+    Candidates = "candidates", "Sets the entities among which edges are ranked.";
     Cast = "cast", "Casts floating-point tensors to a dtype.";
     Columns = "columns", "Names the columns of an edge list.";
     Config = "config", "Sets the configuration of PyTorch-BigGraph.";

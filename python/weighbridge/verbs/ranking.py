@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Dict, List, Literal, NamedTuple, Optional, Tuple, Union
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 Comparator = Literal["dot", "cos", "l2", "squared_l2"]
 """Comparator of two rows. Higher scores are closer; distances are negative."""
+
+Names = Iterable[Union[str, int]]
+"""Names of entities, or their row numbers."""
 
 
 class Metrics(NamedTuple):
@@ -67,6 +71,11 @@ class EvaluateReport(Report):
             found[key] = _metrics(own["metrics"])
         return found
 
+    @property
+    def candidates(self) -> Dict[str, int]:
+        """Number of given candidates of each entity type that has some."""
+        return dict(self._document["candidates"])
+
     @cached_property
     def notes(self) -> Tuple[Note, ...]:
         """Notes on the edges."""
@@ -83,6 +92,7 @@ def evaluate(
     edges: Path,
     filter: Union[None, Paths] = None,  # noqa: A002
     negatives: Union[str, int] = "all",
+    candidates: Union[None, Names, Mapping[str, Names]] = None,
     seed: int = 0,
     memory: Size = "1GiB",
     threads: int = 0,
@@ -104,6 +114,8 @@ def evaluate(
     - `filter`: folders of known edges, excluded from the negatives;
     - `negatives`: entities that replace a side of an edge: `all` of the type, those of the `partition`, as PyTorch-BigGraph
       evaluates, or a number of random ones;
+    - `candidates`: entities to rank among, instead of `negatives`: a list of names, or row numbers for a type without names; a
+      dict of such lists by entity type, if several types are ranked;
     - `seed`: random seed of the negatives and of the AUC;
     - `memory`: memory for the rows of edges; tables are read once for the edges that fit.
 

@@ -1,10 +1,14 @@
-//! Arguments of `evaluate`, `neighbors` and `rank`.
+//! Arguments of `evaluate`, `neighbors`, `index` and `rank`.
 
 use super::{Input, whole};
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
 use weighbridge::formats::biggraph::{Comparator, Negatives};
-use weighbridge::ops::values::{comparator, negatives};
+#[cfg(feature = "usearch")]
+use weighbridge::ops::values::index_dtype;
+use weighbridge::ops::values::{candidates, comparator, negatives};
+#[cfg(feature = "usearch")]
+use weighbridge::tensor::DType;
 
 /// Examples of `evaluate`.
 pub(crate) const EVALUATE_EXAMPLES: &str = "\
@@ -15,6 +19,7 @@ Examples:
   weighbridge evaluate model/ --edges test/                                  raw ranks among all entities
   weighbridge evaluate model/ --edges test/ --filter train/ --filter test/   known edges are not counted
   weighbridge evaluate model/ --edges test/ --negatives 1000 --seed 1        1000 random entities of each type
+  weighbridge evaluate model/ --edges test/ --candidates item=shop.txt       items among those of a file
   weighbridge evaluate model/ --edges test/ --json | jq .metrics.mrr";
 
 /// Examples of `neighbors`.
@@ -27,6 +32,17 @@ Examples:
   weighbridge neighbors vectors.vec '[\"king\"]' -k 5                 word vectors, by cosine
   weighbridge neighbors model/ 'user[0:100]' --by l2 --json
   weighbridge neighbors model/ user --queries names.txt               one name a line; - is standard input";
+
+/// Examples of `index`.
+#[cfg(feature = "usearch")]
+pub(crate) const INDEX_EXAMPLES: &str = "\
+Writes index.usearch, whose keys are row numbers, and names.json with the row names, if rows have names.
+Distances of l2 are squared in an index.
+
+Examples:
+  weighbridge index model/ user -o user-index                        by the trained comparator
+  weighbridge index vectors.vec -o index --by cos --dtype i8         a quarter of the size
+  python -c 'from usearch.index import Index; print(Index.restore(\"user-index/index.usearch\"))'";
 
 /// Examples of `rank`.
 pub(crate) const RANK_EXAMPLES: &str = "\
@@ -50,6 +66,12 @@ pub(crate) struct Evaluate {
     /// Random entities of a type are distinct, and the same for all edges.
     #[arg(long, value_name = "WHICH", default_value = "all", value_parser = negatives)]
     pub negatives: Negatives,
+    /// Rank among the entities named in FILE, one a line or a JSON array; may be repeated
+    ///
+    /// The file has row numbers for a type without names. TYPE can be omitted where one entity type is ranked.
+    /// The entities of other types are ranked among those of --negatives.
+    #[arg(long, value_name = "[TYPE=]FILE", value_parser = candidates)]
+    pub candidates: Vec<(Option<String>, PathBuf)>,
     /// Random seed of the negatives and of the AUC
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(0, None))]
     pub seed: u64,
@@ -89,6 +111,36 @@ pub(crate) struct Neighbors {
     pub queries: Option<PathBuf>,
     /// Memory for queries and their neighbors; the table is read once for those that fit
     #[arg(long, help_heading = "Limits", value_name = "SIZE", default_value = "1GiB", value_parser = super::size)]
+    pub memory: u64,
+    /// Number of threads; 0 uses all processors
+    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 0, value_parser = whole::<usize>(0, None))]
+    pub threads: usize,
+    #[command(flatten)]
+    pub input: Input,
+}
+
+#[cfg(feature = "usearch")]
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Index {
+    /// File or folder
+    pub path: PathBuf,
+    /// Table, such as user, which is short for embeddings.user; may be omitted for the only table
+    #[arg(value_name = "TABLE")]
+    pub table: Option<String>,
+    /// Folder to write
+    #[arg(short, long, help_heading = "Output", value_name = "FOLDER")]
+    pub output: PathBuf,
+    /// Comparator: dot, cos, l2 or squared_l2 (default: that of the training, or cos)
+    #[arg(long, help_heading = "Output", value_name = "COMPARATOR", value_parser = comparator)]
+    pub by: Option<Comparator>,
+    /// Element type: f32, f16, or i8 for cos
+    #[arg(long, help_heading = "Output", value_name = "DTYPE", default_value = "f32", value_parser = index_dtype)]
+    pub dtype: DType,
+    /// Replace the folder if it exists
+    #[arg(short, long, help_heading = "Output")]
+    pub force: bool,
+    /// Maximum memory of the index, which is built in memory
+    #[arg(long, help_heading = "Limits", value_name = "SIZE", default_value = "4GiB", value_parser = super::size)]
     pub memory: u64,
     /// Number of threads; 0 uses all processors
     #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 0, value_parser = whole::<usize>(0, None))]

@@ -5,22 +5,29 @@ use crate::flags::flags;
 use crate::output::{Output, human_count};
 use crate::table::{Align, Table};
 use crate::{Failure, Outcome};
+use std::path::PathBuf;
 use weighbridge::formats::biggraph::{EvaluateOptions as Settings, HITS, Metrics};
-use weighbridge::ops::evaluate::{EvaluateOptions, evaluate};
+use weighbridge::ops::evaluate::{CandidateNames, EvaluateOptions, evaluate};
 use weighbridge::phrase::Worded;
 use weighbridge::text::escape;
 
 pub(crate) fn run(args: &Evaluate, common: &Common, output: &mut Output) -> Result<Outcome, Failure> {
+    let open = args.input.options()?;
+    let read =
+        |(entity, file): &(Option<String>, PathBuf)| CandidateNames::read(entity.clone(), file, &open.limits);
+    let candidates = args.candidates.iter().map(read).collect::<weighbridge::Result<Vec<_>>>()?;
     let options = EvaluateOptions {
-        open: args.input.options()?,
         filter: args.filter.clone(),
+        candidates,
         settings: Settings {
             negatives: args.negatives,
             seed: args.seed,
             threads: args.threads,
             memory: args.memory,
             progress: common.progress(),
+            ..Settings::default()
         },
+        open,
     };
     let report = evaluate(&args.path, &args.edges, &options)?.worded(&flags);
     if output.json {

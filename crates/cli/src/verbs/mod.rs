@@ -8,6 +8,8 @@ pub(crate) mod edit;
 pub(crate) mod evaluate;
 pub(crate) mod generate;
 pub(crate) mod import;
+#[cfg(feature = "usearch")]
+pub(crate) mod index;
 pub(crate) mod info;
 pub(crate) mod ls;
 pub(crate) mod merge;

@@ -10,6 +10,7 @@ codes! {
         ArrayClass = "array-class",
         AttributesDiffer = "attributes-differ",
         BatchedParameter = "batched-parameter",
+        BiasOmitted = "bias-omitted",
         Binary = "binary",
         BucketMissing = "bucket-missing",
         CarriedIndexDiffers = "carried-index-differs",

@@ -33,6 +33,7 @@
 //! | `partitions` | partition counts of entity types |
 //! | `scores` | scores of pairs of rows, as the trained model computes them |
 //! | `evaluate` | ranks of edges, and metrics |
+//! | `compared` | rows as a search compares them |
 //! | `neighbors` | nearest rows, and predictions of a relation |
 //! | `scan` | pickles that BigGraph would load |
 //! | [`store`] | crash-safe folders of versions |
@@ -40,6 +41,7 @@
 mod add_entities;
 mod align;
 mod check;
+mod compared;
 pub mod config;
 mod detect;
 pub mod edges;
@@ -66,10 +68,11 @@ mod write;
 pub use add_entities::add_entities;
 pub(crate) use align::add_edge_meaning;
 pub use align::align;
+pub use compared::ComparedRows;
 pub(crate) use effective_config::text_in_file;
 pub use evaluate::{
     EdgeRank, EvaluateOptions, Evaluation, HITS, Metrics, Negatives, RelationMetrics, SideRank, evaluate,
-    rank,
+    rank, ranked_types,
 };
 pub use init_embeddings::{InitEmbeddings, init_embeddings};
 pub use layout::FileName;

@@ -183,6 +183,29 @@ impl<'py> Given<'py> {
         }
     }
 
+    /// Lists of words by name: a mapping, or one list without a name.
+    pub(crate) fn lists(&self, name: &'static str) -> PyResult<Vec<(Option<String>, Vec<String>)>> {
+        let Some(value) = self.value(name)? else { return Ok(Vec::new()) };
+        let words = |list: &Bound<'py, PyAny>| {
+            let is_text = list.is_instance_of::<PyString>() || list.is_instance_of::<PyBytes>();
+            match list.try_iter() {
+                Ok(items) if !is_text => items.map(|item| self.word(&item?)).collect(),
+                _ => {
+                    let found = list.get_type().name()?.to_string();
+                    let error =
+                        Error::usage("wrong-type", format!("{name} must be a list, or a dict of lists"));
+                    Err(raise_to(self.py, error.found(found), None))
+                }
+            }
+        };
+        let Ok(lists) = value.cast::<PyMapping>() else { return Ok(vec![(None, words(&value)?)]) };
+        let one = |pair: Bound<'py, PyAny>| {
+            let (key, list): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair.extract()?;
+            Ok((Some(self.word(&key)?), words(&list)?))
+        };
+        lists.items()?.try_iter()?.map(|pair| one(pair?)).collect()
+    }
+
     /// Pairs as `NAME=VALUE`; the name alone if the value is `None`.
     fn of_mapping(&self, name: &str, pairs: &Bound<'py, PyMapping>) -> PyResult<Vec<String>> {
         let one = |pair: Bound<'py, PyAny>| {

@@ -6,7 +6,7 @@ use crate::work::Interrupted::Stops;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weighbridge::formats::biggraph::{EvaluateOptions as EvaluateSettings, NeighborOptions};
-use weighbridge::ops::evaluate::{self as evaluation, EvaluateOptions};
+use weighbridge::ops::evaluate::{self as evaluation, CandidateNames, EvaluateOptions};
 use weighbridge::ops::neighbors::{self as search, NeighborsOptions, Query};
 use weighbridge::ops::values;
 
@@ -24,6 +24,14 @@ pub(crate) fn evaluate<'py>(
     let given = Given::new(py, "evaluate", given);
     let (path, opening, edges) = (given.needed("path")?, given.opening()?, given.needed("edges")?);
     let filter = given.paths("filter")?;
+    let lists = given.lists("candidates")?.into_iter();
+    let candidates = lists
+        .map(|(entity, names)| CandidateNames {
+            entity,
+            names: names.iter().map(String::as_str).collect(),
+            file: None,
+        })
+        .collect();
     let mut settings = EvaluateSettings {
         negatives: given.parsed("negatives", values::negatives)?.unwrap_or_default(),
         seed: given.number("seed", ..)?.unwrap_or(0),
@@ -33,7 +41,7 @@ pub(crate) fn evaluate<'py>(
     };
     answer(&given, progress, Stops, move |watcher| {
         settings.progress = watcher.clone();
-        let options = EvaluateOptions { open: opening.options()?, filter, settings };
+        let options = EvaluateOptions { open: opening.options()?, filter, candidates, settings };
         let report = evaluation::evaluate(&path, &edges, &options)?;
         encoded(&worded("evaluate", report).to_json(), 0)
     })

@@ -1,15 +1,19 @@
 //! Evaluation of a PyTorch-BigGraph checkpoint on edges, and the rank of one edge.
 
-use super::neighbors::{opened, row_name, row_of_query};
-use crate::checkpoint::{Checkpoint, Note, TensorEntry};
-use crate::error::Result;
+use super::neighbors::{opened, row_name, row_of_query, rows_of_names};
+use crate::Limits;
+use crate::checkpoint::{Checkpoint, Name, Note, RowNameList, TensorEntry, TensorPath};
+use crate::error::{Error, Result};
 use crate::formats::biggraph::{
     EvaluateOptions as Settings, Evaluation, HITS, Metrics, Negatives, SideRank, evaluate as evaluation,
-    rank as ranked,
+    rank as ranked, ranked_types, read_name_list,
 };
 use crate::formats::{OpenOptions, open_with};
-use crate::phrase::{Face, Worded};
+use crate::phrase;
+use crate::phrase::{Face, Opt, Worded};
+use crate::text::escape;
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Options of [`evaluate`].
@@ -19,8 +23,31 @@ pub struct EvaluateOptions {
     pub open: OpenOptions,
     /// Folders of edges excluded from the negatives.
     pub filter: Vec<PathBuf>,
-    /// Candidates, threads, memory, progress.
+    /// Candidates by name, besides those in the settings.
+    pub candidates: Vec<CandidateNames>,
+    /// Negatives, threads, memory, progress.
     pub settings: Settings,
+}
+
+/// Names of the entities of a type among which edges are ranked.
+#[derive(Debug, Clone)]
+pub struct CandidateNames {
+    /// Entity type; `None` for the only one that is ranked.
+    pub entity: Option<String>,
+    /// Entity names, or row numbers for a type without names.
+    pub names: RowNameList,
+    /// File of the names.
+    pub file: Option<PathBuf>,
+}
+
+impl CandidateNames {
+    /// Reads the names from a file: a JSON array of strings, or one name per line.
+    ///
+    /// # Errors
+    /// As [`read_name_list`].
+    pub fn read(entity: Option<String>, file: &Path, limits: &Limits) -> Result<Self> {
+        Ok(Self { entity, names: read_name_list(file, limits)?, file: Some(file.to_owned()) })
+    }
 }
 
 /// Result of [`evaluate`].
@@ -32,8 +59,10 @@ pub struct EvaluateReport {
     pub edges: String,
     /// The edges excluded from the negatives.
     pub filter: Vec<String>,
-    /// The candidates.
+    /// The candidates of types that are not in `candidates`.
     pub negatives: Negatives,
+    /// The number of given candidates of each entity type.
+    pub candidates: BTreeMap<String, u64>,
     /// The random seed.
     pub seed: u64,
     /// The metrics.
@@ -43,22 +72,64 @@ pub struct EvaluateReport {
 /// Evaluates the checkpoint at `path` on the edges at `edges`.
 ///
 /// # Errors
-/// As [`crate::formats::biggraph::evaluate`]; and errors of opening.
+/// As [`crate::formats::biggraph::evaluate`]; errors of unknown names; [`crate::Kind::Usage`], `several-tables`, for candidates
+/// without a type where several types are ranked; and errors of opening.
 pub fn evaluate(path: &Path, edges: &Path, options: &EvaluateOptions) -> Result<EvaluateReport> {
     let checkpoint = opened(path, &options.open)?;
     let plain = edge_options(&options.open);
     let edges = open_with(edges, &plain)?;
     let filter = options.filter.iter().map(|path| open_with(path, &plain)).collect::<Result<Vec<_>>>()?;
     let filter: Vec<&Checkpoint> = filter.iter().collect();
-    let evaluation = evaluation(&checkpoint, &edges, &filter, &options.settings)?;
+    let mut settings = options.settings.clone();
+    let all = &mut settings.candidates;
+    if !options.candidates.is_empty() {
+        let types = ranked_types(&checkpoint)?;
+        for given in &options.candidates {
+            let (entity, rows) = candidate_rows(&checkpoint, &types, given)?;
+            all.entry(entity).or_default().extend(rows);
+        }
+    }
+    for rows in all.values_mut() {
+        rows.sort_unstable();
+        rows.dedup();
+    }
+    let evaluation = evaluation(&checkpoint, &edges, &filter, &settings)?;
     Ok(EvaluateReport {
         path: checkpoint.label,
         edges: edges.label.clone(),
         filter: filter.iter().map(|edges| edges.label.clone()).collect(),
-        negatives: options.settings.negatives,
-        seed: options.settings.seed,
+        negatives: settings.negatives,
+        candidates: settings.candidates.into_iter().map(|(name, rows)| (name, rows.len() as u64)).collect(),
+        seed: settings.seed,
         evaluation,
     })
+}
+
+/// Entity type and rows of given candidates.
+fn candidate_rows(
+    checkpoint: &Checkpoint,
+    ranked: &[String],
+    given: &CandidateNames,
+) -> Result<(String, Vec<u64>)> {
+    let entity = match (&given.entity, ranked) {
+        (Some(entity), _) => entity,
+        (None, [only]) => only,
+        (None, _) => {
+            return Err(Error::usage("several-tables", "the entity type of candidates is missing")
+                .in_file(&checkpoint.label)
+                .expected("one entity type whose entities are ranked")
+                .found(ranked.iter().map(|name| escape(name)).collect::<Vec<_>>().join(", "))
+                .hint(phrase!["name the type of each list: ", Opt::Candidates.any_pair("TYPE", "LIST")]));
+        }
+    };
+    let path = TensorPath::new(vec![Name::from("embeddings"), Name::from(entity.as_str())]);
+    let table = |tensor: &&TensorEntry| tensor.path == path && tensor.role.slot().is_none();
+    let rows = match checkpoint.tensors.iter().find(table) {
+        Some(entry) => rows_of_names(checkpoint, entry, &given.names, given.file.as_deref())?,
+        // The evaluation fails with the types that are ranked.
+        None => Vec::new(),
+    };
+    Ok((entity.clone(), rows))
 }
 
 /// Options for opening edges: entity counts and the configuration are those of the checkpoint.
@@ -81,6 +152,7 @@ impl EvaluateReport {
             "filter": self.filter,
             "negatives": negatives,
             "sample": sample,
+            "candidates": self.candidates,
             "seed": self.seed,
             "metrics": metrics_json(&self.evaluation.all),
             "relations": self.evaluation.relations.iter().map(relation).collect::<Json>(),

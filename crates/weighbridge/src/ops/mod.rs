@@ -35,6 +35,8 @@ pub mod evaluate;
 pub mod hash;
 #[cfg(feature = "biggraph")]
 pub mod import;
+#[cfg(feature = "usearch")]
+pub mod index;
 pub mod info;
 mod inputs;
 pub mod list;

@@ -7,7 +7,7 @@ use crate::formats::biggraph::{
     NeighborOptions as Settings, Neighbors, Queries, neighbors as nearest, read_name_list,
 };
 use crate::formats::{OpenOptions, registry};
-use crate::text::{counted, escape};
+use crate::text::{counted, escape, path_text};
 use crate::{ErrorCode, Limits};
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -141,7 +141,7 @@ pub(super) fn opened(path: &Path, open: &OpenOptions) -> Result<Checkpoint> {
 }
 
 /// Row names of a table, if known.
-fn names_of(entry: &TensorEntry) -> Result<Option<Arc<RowNameList>>> {
+pub(super) fn names_of(entry: &TensorEntry) -> Result<Option<Arc<RowNameList>>> {
     entry.row_names.as_ref().map(|names| names.read()).transpose()
 }
 
@@ -152,7 +152,7 @@ pub(super) fn row_name(entry: &TensorEntry, row: u64) -> Result<Option<String>> 
 }
 
 /// Table of that name: `user` is short for `embeddings.user`. Without a name, the only table.
-fn table_of<'a>(checkpoint: &'a Checkpoint, name: Option<&str>) -> Result<&'a TensorEntry> {
+pub(super) fn table_of<'a>(checkpoint: &'a Checkpoint, name: Option<&str>) -> Result<&'a TensorEntry> {
     match name {
         None => only_table(checkpoint),
         Some(name) => resolve_query(checkpoint, name).map(|(entry, _)| entry),
@@ -251,34 +251,41 @@ fn rows_of<'a>(
         rows = rows_in(entry, &all, limits)?;
     }
     if let Some(path) = &options.queries {
-        rows.extend(rows_in_file(checkpoint, entry, path, limits)?);
+        let list = read_name_list(path, limits)?;
+        rows.extend(rows_of_names(checkpoint, entry, &list, Some(path))?);
     }
     Ok((entry, rows))
 }
 
-/// Rows whose names, or numbers for a table without names, are in a file.
-fn rows_in_file(
+/// Rows of these names, or numbers for a table without names, from a file if any.
+pub(super) fn rows_of_names(
     checkpoint: &Checkpoint,
     entry: &TensorEntry,
-    path: &Path,
-    limits: &Limits,
+    list: &RowNameList,
+    file: Option<&Path>,
 ) -> Result<Vec<u64>> {
-    let list = read_name_list(path, limits)?;
-    let Some(names) = names_of(entry)? else {
-        let number = |text: &str| {
-            text.trim().parse().map_err(|_| {
-                Error::mismatch("no-row-names", "the table has no row names, and a query is not a row number")
-                    .on_tensor(entry.name())
-                    .found(escape(text))
-            })
-        };
-        return list.iter().map(number).collect();
+    let names = names_of(entry)?;
+    let index = names.as_ref().map(|names| names.index());
+    let row = |name: &str| match &index {
+        None => name.trim().parse().map_err(|_| {
+            Error::mismatch("no-row-names", "the table has no row names, and this is not a row number")
+                .on_tensor(entry.name())
+                .found(escape(name))
+        }),
+        Some(index) => match index.get(name) {
+            Some(row) => Ok(*row as u64),
+            // The error has similar names.
+            None => row_of(checkpoint, entry, name).map(|row| row as u64),
+        },
     };
-    let index = names.index();
-    let row = |name: &str| match index.get(name) {
-        Some(row) => Ok(*row as u64),
-        // The error has similar names.
-        None => row_of(checkpoint, entry, name).map(|row| row as u64),
+    let placed = |(place, name): (usize, &str)| {
+        row(name).map_err(|error| {
+            let error = error.within(format_args!("name {} of {}", place + 1, list.len()));
+            match file {
+                Some(file) => error.in_file(path_text(file)),
+                None => error,
+            }
+        })
     };
-    list.iter().map(row).collect()
+    list.iter().enumerate().map(placed).collect()
 }

@@ -9,6 +9,8 @@ use crate::ops::seal::Algorithms;
 #[cfg(feature = "biggraph")]
 use crate::ops::versions::Remnants;
 use crate::tensor::{DType, Rounding};
+#[cfg(feature = "biggraph")]
+use std::path::PathBuf;
 
 /// Parses an element type that tensors can be cast to.
 ///
@@ -58,6 +60,17 @@ pub fn comparator(text: &str) -> Result<Comparator, String> {
     Comparator::from_name(text).ok_or_else(|| format!("expected one of {}", all()))
 }
 
+/// Parses an element type of an index.
+///
+/// # Errors
+/// A text with the valid types.
+#[cfg(feature = "usearch")]
+pub fn index_dtype(text: &str) -> Result<DType, String> {
+    let all = crate::ops::index::DTYPES;
+    let names = || all.map(DType::name).join(", ");
+    all.into_iter().find(|dtype| dtype.name() == text).ok_or_else(|| format!("expected one of {}", names()))
+}
+
 /// Parses the negatives of an evaluation: `all`, `partition`, or a number of random entities.
 ///
 /// # Errors
@@ -71,6 +84,21 @@ pub fn negatives(text: &str) -> Result<Negatives, String> {
             Ok(count @ 1..) => Ok(Negatives::Sampled(count)),
             _ => Err("expected all, partition, or a number of 1 or more".to_owned()),
         },
+    }
+}
+
+/// Parses a file of candidates: `FILE`, or `TYPE=FILE` for those of an entity type.
+///
+/// # Errors
+/// A text with the expected form.
+#[cfg(feature = "biggraph")]
+pub fn candidates(text: &str) -> Result<(Option<String>, PathBuf), String> {
+    match text.split_once('=') {
+        None if !text.is_empty() => Ok((None, PathBuf::from(text))),
+        Some((entity, file)) if !entity.is_empty() && !file.is_empty() => {
+            Ok((Some(entity.to_owned()), PathBuf::from(file)))
+        }
+        _ => Err("expected FILE or TYPE=FILE".to_owned()),
     }
 }
 

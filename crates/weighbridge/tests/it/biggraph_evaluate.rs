@@ -3,10 +3,10 @@
 use crate::support::biggraph::{copy, golden};
 use std::path::Path;
 use weighbridge::formats::biggraph::{Comparator, EvaluateOptions as Settings, NeighborOptions};
-use weighbridge::ops::evaluate::{EvaluateOptions, EvaluateReport, evaluate, rank};
+use weighbridge::ops::evaluate::{CandidateNames, EvaluateOptions, EvaluateReport, evaluate, rank};
 use weighbridge::ops::neighbors::{NeighborsOptions, NeighborsReport, Query, neighbors};
 use weighbridge::ops::{ConvertOptions, convert};
-use weighbridge::{OpenOptions, Result};
+use weighbridge::{Limits, OpenOptions, Result};
 
 /// Checkpoint, tested edges, other known edges, number of tested edges, raw and filtered metrics.
 type Golden = (&'static str, &'static str, &'static [&'static str], u64, [f64; 3], [f64; 3]);
@@ -108,6 +108,36 @@ fn golden_checkpoints_have_the_metrics_of_numpy() {
             assert!(near, "{checkpoint}: {own:?} {truth:?}");
         }
     }
+}
+
+#[test]
+fn given_candidates_are_named_in_files() {
+    let (model, edges) = (golden("set1/ckpt_std_zip"), golden("set1/std/edges"));
+    let dir = tempfile::tempdir().unwrap();
+    let with = |entity: Option<&str>, text: &str| {
+        let file = dir.path().join("names.txt");
+        std::fs::write(&file, text).unwrap();
+        let names = CandidateNames::read(entity.map(str::to_owned), &file, &Limits::default())?;
+        let open = OpenOptions::default();
+        evaluate(&model, &edges, &EvaluateOptions { open, candidates: vec![names], ..Default::default() })
+    };
+    let checkpoint = weighbridge::open(&model).unwrap();
+    let names = checkpoint.tensor("embeddings.item").unwrap().row_names.as_ref().unwrap().read().unwrap();
+    let all: Vec<&str> = names.iter().collect();
+    // All entities as candidates are no other evaluation.
+    let every = with(Some("item"), &all.join("\n")).unwrap();
+    assert_eq!(every.evaluation, evaluated(&model, &edges, &[]).unwrap().evaluation);
+    assert_eq!(every.to_json()["candidates"]["item"], all.len());
+    let few = with(Some("item"), &format!("{}\n{}\r\n{}", all[4], all[0], all[4])).unwrap();
+    assert_eq!(few.candidates.into_iter().collect::<Vec<_>>(), [("item".to_owned(), 2)]);
+    assert!(few.evaluation.all.mrr > every.evaluation.all.mrr);
+    let error = with(Some("item"), &format!("{}\n{}x\n", all[0], all[1])).unwrap_err();
+    assert_eq!(error.code().as_str(), "no-such-row");
+    assert!(error.message().starts_with("name 2 of 2") && error.file().unwrap().ends_with("names.txt"));
+    assert!(error.hint_text().unwrap().starts_with("did you mean"));
+    assert_eq!(with(None, "a").unwrap_err().code().as_str(), "several-tables");
+    assert_eq!(with(Some("thing"), "a").unwrap_err().code().as_str(), "no-such-type");
+    assert_eq!(with(Some("item"), "").unwrap_err().code().as_str(), "no-candidates");
 }
 
 #[test]

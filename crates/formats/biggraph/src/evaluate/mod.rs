@@ -20,7 +20,7 @@ mod tests;
 pub use report::{Evaluation, HITS, Metrics, RelationMetrics};
 
 use super::config::Side;
-use super::scores::{Model, Workers, relation_names};
+use super::scores::{Model, Table, Workers, relation_names};
 use edges::{Edge, Edges};
 use ranking::{Candidates, Group, mixed};
 use report::Sums;
@@ -29,7 +29,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Note, TensorEntry};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::text::{counted, escape};
+use weighbridge_core::text::{counted, escape, near};
 use weighbridge_io::engine::{NoProgress, Progress, check_memory};
 
 /// Memory of an edge besides its rows.
@@ -54,8 +54,10 @@ pub enum Negatives {
 /// Options of [`evaluate`].
 #[derive(Debug, Clone)]
 pub struct EvaluateOptions {
-    /// Candidates.
+    /// Candidates of types that are not in `candidates`.
     pub negatives: Negatives,
+    /// Rows of each entity type among which its entities are ranked, whatever the edge. A repeated row counts once.
+    pub candidates: BTreeMap<String, Vec<u64>>,
     /// Random seed of sampled candidates and of the pairs of the AUC.
     pub seed: u64,
     /// Number of threads; 0 for one a processor.
@@ -71,6 +73,7 @@ impl Default for EvaluateOptions {
     fn default() -> Self {
         Self {
             negatives: Negatives::All,
+            candidates: BTreeMap::new(),
             seed: 0,
             threads: 0,
             memory: 256 << 20,
@@ -103,6 +106,17 @@ pub struct EdgeRank {
     pub rhs: SideRank,
 }
 
+/// Returns the entity types whose entities are ranked: those of the sides of relations that the configuration does not exclude
+/// from corruption.
+///
+/// # Errors
+/// Errors of an incomplete model, as [`evaluate`].
+pub fn ranked_types(checkpoint: &Checkpoint) -> Result<Vec<String>> {
+    let model = Model::of(checkpoint)?;
+    let kinds = ranked_kinds(&model, &ranked_sides(&model));
+    Ok(kinds.into_iter().map(|kind| model.types[kind].name.clone()).collect())
+}
+
 /// Evaluates a checkpoint on edges. Edges of `filter` are excluded from the negatives: give the training edges, and others
 /// that are known, for filtered ranks.
 ///
@@ -119,10 +133,12 @@ pub struct EdgeRank {
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Mismatch`]: `wrong-kind` unless `checkpoint` is one of PyTorch-BigGraph, `no-config`,
-/// `parameters-missing` and others for an incomplete model, `no-edges`, `no-bucket`;
+/// `parameters-missing` and others for an incomplete model, `no-edges`, `no-bucket`, `no-such-type` for candidates of a type
+/// that is not ranked;
 /// [`weighbridge_core::Kind::Corrupt`]: `partition-missing`, `id-out-of-range`, `relation-out-of-range`,
 /// `no-such-partition`; [`weighbridge_core::Kind::Unsupported`]: `featurised`, `comparator`;
-/// [`weighbridge_core::Kind::Usage`], `too-little-memory`; [`weighbridge_core::Kind::Cancelled`]; and errors of reading.
+/// [`weighbridge_core::Kind::Usage`]: `too-little-memory`, `no-candidates` and `rows` for no candidates and for rows beyond
+/// their table; [`weighbridge_core::Kind::Cancelled`]; and errors of reading.
 pub fn evaluate(
     checkpoint: &Checkpoint,
     edges: &Checkpoint,
@@ -135,7 +151,7 @@ pub fn evaluate(
     let edges = Edges::of(&model, edges, &mut notes)?;
     let filter =
         filter.iter().map(|edges| Edges::of(&model, edges, &mut notes)).collect::<Result<Vec<_>>>()?;
-    let mut job = Job::new(&model, filter, options)?;
+    let mut job = Job::new(&model, filter, options).map_err(|error| error.in_file(&checkpoint.label))?;
     let columns = model.types.iter().map(|entity| entity.table.row_bytes()).max().unwrap_or(0);
     let per_edge = columns.saturating_mul(2 * COPIES).saturating_add(EDGE_BYTES);
     let most = usize::try_from((options.memory / per_edge).max(MIN_EDGES)).unwrap_or(usize::MAX);
@@ -206,7 +222,8 @@ pub fn rank(
     }
     let rows = sides.map(|(_, row)| row);
     let relation = number;
-    let options = EvaluateOptions { negatives: Negatives::All, ..options.clone() };
+    let options =
+        EvaluateOptions { negatives: Negatives::All, candidates: BTreeMap::new(), ..options.clone() };
     let mut job = Job::new(&model, Vec::new(), &options)?;
     job.sides = vec![Side::Lhs, Side::Rhs];
     options.progress.begin(job.pass_bytes());
@@ -242,20 +259,28 @@ struct Job<'a> {
 
 impl<'a> Job<'a> {
     fn new(model: &'a Model<'a>, filter: Vec<Edges>, options: &'a EvaluateOptions) -> Result<Self> {
+        let sides = ranked_sides(model);
+        let ranked = ranked_kinds(model, &sides);
+        let names = || ranked.iter().map(|kind| model.types[*kind].name.as_str());
+        if let Some(other) = options.candidates.keys().find(|own| !names().any(|name| name == **own)) {
+            return Err(no_such_type(other, &names().collect::<Vec<_>>()));
+        }
         let mut candidates = Vec::with_capacity(model.types.len());
         for (number, entity) in model.types.iter().enumerate() {
-            let (rows, count) = (entity.table.rows(), entity.table.rows());
-            candidates.push(match options.negatives {
-                Negatives::Sampled(wanted) if wanted < count => {
-                    let rows = sample(rows, wanted, mixed(options.seed ^ mixed(number as u64)));
-                    let table = entity.table.subset(rows.clone())?;
-                    Candidates { range: 0..table.rows(), table, rows: Some(rows) }
+            let count = entity.table.rows();
+            let rows = match (options.candidates.get(&entity.name), options.negatives) {
+                (Some(rows), _) => Some(distinct(&entity.table, rows)?),
+                (None, Negatives::Sampled(wanted)) if wanted < count => {
+                    Some(sample(count, wanted, mixed(options.seed ^ mixed(number as u64))))
                 }
-                _ => Candidates { table: entity.table.clone(), rows: None, range: 0..rows },
-            });
+                _ => None,
+            };
+            let table = match &rows {
+                Some(rows) => entity.table.subset(rows.clone())?,
+                None => entity.table.clone(),
+            };
+            candidates.push(Candidates { range: 0..table.rows(), table, rows });
         }
-        let disabled = [model.config.disable_lhs_negs, model.config.disable_rhs_negs];
-        let sides = [Side::Lhs, Side::Rhs].into_iter().filter(|side| !disabled[*side as usize]).collect();
         Ok(Self {
             model,
             filter,
@@ -270,13 +295,10 @@ impl<'a> Job<'a> {
 
     /// Bytes of candidates read for a block of edges.
     fn pass_bytes(&self) -> u64 {
-        let kinds =
-            self.model.relations.iter().flat_map(|pair| self.sides.iter().map(|side| pair[*side as usize]));
-        let kinds: BTreeSet<usize> = kinds.collect();
         let bytes = |kind: usize| {
             self.candidates[kind].table.rows().saturating_mul(self.candidates[kind].table.row_bytes())
         };
-        kinds.into_iter().map(bytes).fold(0, u64::saturating_add)
+        ranked_kinds(self.model, &self.sides).into_iter().map(bytes).fold(0, u64::saturating_add)
     }
 
     /// Ranks the edges, of one bucket if the candidates depend on it, and removes them from `edges`.
@@ -317,9 +339,11 @@ impl<'a> Job<'a> {
         let mut groups = Vec::new();
         for &side in &self.sides.clone() {
             if self.options.negatives == Negatives::Partition {
-                for (kind, entity) in self.model.types.iter().enumerate() {
-                    // A type without this partition has no edges in the bucket.
-                    self.candidates[kind].range = entity.part(bucket[side as usize]).unwrap_or(0..0);
+                for (entity, candidates) in self.model.types.iter().zip(&mut self.candidates) {
+                    if candidates.rows.is_none() {
+                        // A type without this partition has no edges in the bucket.
+                        candidates.range = entity.part(bucket[side as usize]).unwrap_or(0..0);
+                    }
                 }
             }
             let whole = 0..edges.len();
@@ -379,6 +403,46 @@ impl<'a> Job<'a> {
             mixed(self.options.seed ^ mixed(2 * (start + edge as u64) + own as u64))
         });
         Ok(group)
+    }
+}
+
+/// Sides of edges that the configuration does not exclude from corruption.
+fn ranked_sides(model: &Model<'_>) -> Vec<Side> {
+    let disabled = [model.config.disable_lhs_negs, model.config.disable_rhs_negs];
+    [Side::Lhs, Side::Rhs].into_iter().filter(|side| !disabled[*side as usize]).collect()
+}
+
+/// Entity types of these sides of all relations.
+fn ranked_kinds(model: &Model<'_>, sides: &[Side]) -> BTreeSet<usize> {
+    model.relations.iter().flat_map(|pair| sides.iter().map(|side| pair[*side as usize])).collect()
+}
+
+fn no_such_type(name: &str, ranked: &[&str]) -> Error {
+    let error = Error::mismatch("no-such-type", "candidates of an entity type that is not ranked")
+        .expected(ranked.iter().copied().map(escape).collect::<Vec<_>>().join(", "))
+        .found(escape(name));
+    match near(|| ranked.iter().copied(), name, 1).first() {
+        Some(near) => error.hint(format!("did you mean {}?", escape(near))),
+        None => error,
+    }
+}
+
+/// Given candidates of a table: ascending and distinct.
+fn distinct(table: &Table, rows: &[u64]) -> Result<Vec<u64>> {
+    let mut rows = rows.to_vec();
+    rows.sort_unstable();
+    rows.dedup();
+    match rows.last() {
+        None => Err(Error::usage("no-candidates", "the list of candidates is empty")
+            .on_tensor(table.entry().name())
+            .expected("one entity or more")),
+        Some(last) if *last >= table.rows() => {
+            Err(Error::usage("rows", "a candidate is beyond the last row of the table")
+                .on_tensor(table.entry().name())
+                .expected(format_args!("less than {}", table.rows()))
+                .found(last))
+        }
+        Some(_) => Ok(rows),
     }
 }
 

@@ -284,18 +284,25 @@ fn ranks_are_those_of_the_definition() {
         let known: Vec<Edge> =
             edges.iter().chain(&random_edges(&trained, 60, 9)).map(|(edge, _)| *edge).collect();
         let filter = edges_of(&trained, &[edges.clone(), random_edges(&trained, 60, 9)].concat());
-        for (negatives, filtered) in [
-            (Negatives::All, false),
-            (Negatives::All, true),
-            (Negatives::Partition, false),
-            (Negatives::Sampled(4), true),
-            (Negatives::Sampled(100), false),
+        let none: &[u64] = &[];
+        for (negatives, filtered, given) in [
+            (Negatives::All, false, none),
+            (Negatives::All, true, none),
+            (Negatives::Partition, false, none),
+            (Negatives::Sampled(4), true, none),
+            (Negatives::Sampled(100), false, none),
+            (Negatives::All, false, &[9, 0, 4, 7, 4]),
+            (Negatives::Partition, true, &[2, 10, 6, 1]),
+            (Negatives::Sampled(2), false, &[5]),
         ] {
             let case = format!(
-                "{} {:?} {} {} {negatives:?} {filtered}",
+                "{} {:?} {} {} {negatives:?} {filtered} {given:?}",
                 trained.operator, trained.comparator, trained.bias, trained.dynamic
             );
-            let options = EvaluateOptions { negatives, seed: 3, ..Default::default() };
+            let mut options = EvaluateOptions { negatives, seed: 3, ..Default::default() };
+            if !given.is_empty() {
+                options.candidates.insert("user".to_owned(), given.to_vec());
+            }
             let filter: &[&Checkpoint] = if filtered { &[&filter] } else { &[] };
             let found = evaluate(&model, &edges_of(&trained, &edges), filter, &options).unwrap();
             let known: &[Edge] = if filtered { &known } else { &[] };
@@ -304,10 +311,15 @@ fn ranks_are_those_of_the_definition() {
                     let kind = trained.kinds(edge.relation as usize)[side];
                     let rows = [11, 7][kind];
                     let candidates: Vec<u64> = match negatives {
+                        _ if kind == 0 && !given.is_empty() => {
+                            given.iter().copied().collect::<BTreeSet<_>>().into_iter().collect()
+                        }
                         Negatives::Partition if kind == 0 && bucket[side] == 0 => (0..USERS[0]).collect(),
                         Negatives::Partition if kind == 0 => (USERS[0]..rows).collect(),
                         // Types are numbered in the order of relations.
-                        Negatives::Sampled(4) => sample(rows, 4, mixed(3 ^ mixed(kind as u64))),
+                        Negatives::Sampled(count) if count < rows => {
+                            sample(rows, count, mixed(3 ^ mixed(kind as u64)))
+                        }
                         _ => (0..rows).collect(),
                     };
                     trained.rank(*edge, side, &candidates, known)
@@ -503,6 +515,17 @@ fn faults_of_edges_and_models_are_named() {
     narrow.tensors[place] =
         entry(&["relations", "0", "operator", "rhs", "translation"], DType::F32, &[3], vec![0; 12]);
     assert_eq!(code(&narrow, &good), "shape-differs");
+
+    let given = |entity: &str, rows: &[u64]| {
+        let candidates = BTreeMap::from([(entity.to_owned(), rows.to_vec())]);
+        let options = EvaluateOptions { candidates, ..Default::default() };
+        evaluate(&model, &good, &[], &options).unwrap_err()
+    };
+    let unknown = given("itme", &[0]);
+    assert_eq!((unknown.code().as_str(), unknown.hint_text()), ("no-such-type", Some("did you mean item?")));
+    assert_eq!(given("item", &[]).code().as_str(), "no-candidates");
+    assert_eq!(given("item", &[0, 7]).code().as_str(), "rows");
+    assert_eq!(ranked_types(&model).unwrap(), ["user", "item"]);
 
     let code = |relation, rows, kinds| ranked(&model, relation, rows, kinds).unwrap_err().code().as_str();
     assert_eq!(code("likse", [0, 0], [0, 1]), "no-such-relation");

@@ -135,6 +135,7 @@ TEXTS = {
     "count": 5,
     "by": "l2",
     "negatives": 100,
+    "candidates": {"item": ["a", "b"]},
     "sort": "size",
     "group": 2,
     "prefer": "last",

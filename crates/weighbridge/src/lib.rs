@@ -60,7 +60,8 @@
 //!
 //! Each format is a feature: `primitiv`, `safetensors`, `numpy` (npy and npz), `torch`, `hdf5`, `tables` (Parquet, Arrow, text, word
 //! vectors), `paddle`, `onnx` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (edit rules in files, and
-//! renames by globs and regular expressions) and `wide` (loops for AVX2 and AVX-512). All are on by default. Converting, comparing,
+//! renames by globs and regular expressions) and `wide` (loops for AVX2 and AVX-512). All are on by default. `tract` (runs exported
+//! ONNX graphs) and `usearch` (approximate indexes of tables) are not. Converting, comparing,
 //! checking and printing are always included. A format whose feature is off is reported as unknown. With only `primitiv`,
 //! `safetensors` and `numpy`, a build has 43 crates, including those of this workspace, and no C code.
 //!

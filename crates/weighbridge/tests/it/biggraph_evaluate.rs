@@ -1,6 +1,6 @@
 //! Evaluation of golden checkpoints, and neighbors in tables of several formats.
 
-use crate::support::biggraph::{copy, golden};
+use crate::support::biggraph::{copy, golden, open};
 use std::path::Path;
 use weighbridge::formats::biggraph::{Comparator, EvaluateOptions as Settings, NeighborOptions};
 use weighbridge::ops::evaluate::{CandidateNames, EvaluateOptions, EvaluateReport, evaluate, rank};
@@ -118,10 +118,9 @@ fn given_candidates_are_named_in_files() {
         let file = dir.path().join("names.txt");
         std::fs::write(&file, text).unwrap();
         let names = CandidateNames::read(entity.map(str::to_owned), &file, &Limits::default())?;
-        let open = OpenOptions::default();
-        evaluate(&model, &edges, &EvaluateOptions { open, candidates: vec![names], ..Default::default() })
+        evaluate(&model, &edges, &EvaluateOptions { candidates: vec![names], ..Default::default() })
     };
-    let checkpoint = weighbridge::open(&model).unwrap();
+    let checkpoint = open(&model);
     let names = checkpoint.tensor("embeddings.item").unwrap().row_names.as_ref().unwrap().read().unwrap();
     let all: Vec<&str> = names.iter().collect();
     // All entities as candidates are no other evaluation.

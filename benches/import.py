@@ -1,6 +1,6 @@
 """Weighbridge's import of edge lists compared with DuckDB and Polars: time and peak memory of whole processes.
 
-usage: import.py PYTHON [EDGES]
+usage: import.py PYTHON [EDGES [RUNS]]
 
 Build first: cargo build --profile dist. PYTHON needs duckdb, polars and numpy. The graph has 10,000,000 edges between a million
 entities, 50 relations and four partitions, as tab-separated text (220 MB) and as N-Triples (1.3 GB). The other tools number the names,
@@ -18,7 +18,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = ROOT / "target" / "dist" / "weighbridge"
-RUNS = 3
 
 MAKE = r"""
 import sys
@@ -98,7 +97,7 @@ def config(path, dynamic):
 
 
 def main():
-    python, edges = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 10_000_000
+    python, edges, rounds = sys.argv[1], *map(int, [*sys.argv[2:], *(10_000_000, 3)[len(sys.argv) - 2 :]])
     with tempfile.TemporaryDirectory(dir=ROOT / "target") as temporary:
         work = Path(temporary)
         tsv, nt = work / "graph.tsv", work / "graph.nt"
@@ -111,7 +110,7 @@ def main():
             "weighbridge, N-Triples": [*ours, nt, "--config", config(work / "dynamic.json", True), "-o", work / "dynamic"],
         }
         runs = {name: [] for name in jobs}
-        for _ in range(RUNS):
+        for _ in range(rounds):
             for name, command in jobs.items():
                 runs[name].append(measured(command))
         print(f"{edges} edges, {tsv.stat().st_size / 1e6:.0f} MB of text, {nt.stat().st_size / 1e6:.0f} MB of N-Triples")

@@ -175,7 +175,7 @@ def test_tensor_names_are_not_reworded(tmp_path: Path) -> None:
             assert caught.value.hint == f"did you mean `{name}`?" and caught.value.tensor == name[:-1]
     with pytest.raises(KeyError) as caught:
         opened["nothing like it"]
-    assert caught.value.hint == "no similar names; the first are " + ", ".join(sorted(ODD)[:3])
+    assert caught.value.hint == "no name is similar; the first tensors are " + ", ".join(sorted(ODD)[:3])
     with pytest.raises(weighbridge.UsageError, match="^`{2}--drop`{2} is not an index"):
         weighbridge.show(path, "a --force[`--drop`]")
     # The option in the hint is still reworded.

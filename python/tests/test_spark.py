@@ -117,6 +117,12 @@ def test_random_ids_depend_on_the_seed(spark: SparkSession, tmp_path: Path) -> N
         assert names.setdefault(seed, own) == own
     assert names[0] != names[7]
     assert sorted(sum(names[0], [])) == sorted(sum(names[7], [])) != sum(names[0], [])
+    # Replacing removes no file of others.
+    (target / "names" / "notes.txt").write_text("mine")
+    with pytest.raises(weighbridge.UsageError, match="notes.txt"):
+        weighbridge.spark.import_edges(spark, rows, target, one, force=True)
+    assert (target / "names" / "notes.txt").read_text() == "mine"
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 def test_empty_partitions_and_bytes(spark: SparkSession, tmp_path: Path) -> None:

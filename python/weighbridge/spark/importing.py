@@ -16,7 +16,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Dict, List, Literal, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Sequence, Set, Tuple, Union
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
@@ -26,7 +26,7 @@ from ..checks import path_text, whole
 from ..errors import CorruptFileError, MismatchError, TargetExistsError, UsageError
 from ..opened import Path, open as open_file
 from ..verbs.importing import ImportReport
-from .source import BigGraphDataSource, NamesDataSource, sync_folder
+from .source import BigGraphDataSource, NamesDataSource, edge_file, sync_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -55,7 +55,7 @@ def import_edges(
     - `config`: BigGraph configuration: JSON, or a Python file with a literal dictionary;
     - `order`, `seed`: ids of entities: `sorted` by the bytes of their names, or by hashes of names and seed;
     - `entity_min_count`, `relation_min_count`: drop names with fewer uses, and their edges;
-    - `force`: replace an existing target.
+    - `force`: replace an existing target, unless it has files that the output does not contain.
 
     With `order="sorted"` all files of names and counts are those of one machine, byte by byte. Spark does not know the order
     of the input, so the edges of a bucket are in an order given by hashes of the edges and `seed`, the same in each run. With
@@ -83,6 +83,7 @@ def import_edges(
     job.random = order == "random"
     job.seed = seed
     job.least = (entity_min_count, relation_min_count)
+    _check_replaced(folder, job.planned())
     work = os.path.join(os.path.dirname(folder), f".{os.path.basename(folder)}.{uuid.uuid4().hex}")
     os.makedirs(work)
     try:
@@ -124,6 +125,21 @@ class _Import:
         self.weighted = "weight" in columns
         self.positioned = "position" in columns
         self.frames = [self._with_types(_prepared(frame)) for frame in frames]
+
+    def planned(self) -> Set[str]:
+        """Returns all files of the target, as paths below it."""
+        names = {
+            f"entity_{kind}_{name}_{part}.{end}"
+            for name, parts in self.entities
+            for part in range(parts)
+            for kind, end in (("count", "txt"), ("names", "json"))
+        }
+        names |= {_RELATION_NAMES, *(["dynamic_rel_count.txt"] if self.dynamic else [])}
+        planned = {_within(self.entity_folder, name) for name in names}
+        for left in range(self.buckets[0]):
+            for right in range(self.buckets[1]):
+                planned |= {_within(folder, edge_file(left, right)) for folder in self.folders}
+        return planned
 
     def run(self, work: str) -> Dict[str, Any]:
         """Writes all files; returns the document of the report, without the target."""
@@ -348,7 +364,7 @@ class _Import:
         count = 0
         for left in range(self.buckets[0]):
             for right in range(self.buckets[1]):
-                with open_file(os.path.join(folder, f"edges_{left}_{right}.h5"), format="biggraph") as edges:
+                with open_file(os.path.join(folder, edge_file(left, right)), format="biggraph") as edges:
                     count += edges["rel"].shape[0]
         return count
 
@@ -404,8 +420,9 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
     return whole
 
 
-def _within(work: str, folder: str) -> str:
-    return os.path.join(work, folder) if folder else work
+def _within(folder: str, name: str) -> str:
+    """Returns a path below a folder. Either may be empty."""
+    return os.path.join(folder, name) if folder and name else folder or name
 
 
 def _write(path: str, text: str) -> None:
@@ -415,13 +432,36 @@ def _write(path: str, text: str) -> None:
         os.fsync(file.fileno())
 
 
+def _check_replaced(target: str, planned: Set[str]) -> None:
+    """Raises if replacing the target would remove anything but files of an earlier import."""
+    if not os.path.lexists(target):
+        return
+    if os.path.islink(target) or not os.path.isdir(target):
+        raise UsageError("the target is not a folder", code="folder-has-other-files", file=target)
+    for parent, _, names in os.walk(target):
+        for name in names:
+            own = os.path.relpath(os.path.join(parent, name), target)
+            if own not in planned:
+                raise UsageError(
+                    "replacing the folder would remove files that the output does not contain",
+                    code="folder-has-other-files",
+                    file=target,
+                    found=own,
+                    hint="write to another folder, or move these files first",
+                )
+
+
 def _publish(work: str, target: str) -> None:
     """Renames the complete folder to the target, and removes a previous one."""
-    previous = None
-    if os.path.lexists(target):
-        previous = f"{work}.previous"
+    previous = f"{work}.previous" if os.path.lexists(target) else None
+    if previous is not None:
         os.rename(target, previous)
-    os.rename(work, target)
+    try:
+        os.rename(work, target)
+    except BaseException:
+        if previous is not None:
+            os.rename(previous, target)
+        raise
     sync_folder(os.path.dirname(target))
     if previous is not None:
-        shutil.rmtree(previous) if os.path.isdir(previous) else os.remove(previous)
+        shutil.rmtree(previous)

@@ -148,7 +148,7 @@ class EdgesWriter(StagedWriter):
             finally:
                 spool.close()
             for bucket in spool.buckets:
-                name = _edge_file(*divmod(bucket, self.sides[1]))
+                name = edge_file(*divmod(bucket, self.sides[1]))
                 files[name] = self._save(name, spool.columns(bucket))
         return Staged(files)
 
@@ -158,7 +158,7 @@ class EdgesWriter(StagedWriter):
 
         for left in range(self.sides[0]):
             for right in range(self.sides[1]):
-                name = _edge_file(left, right)
+                name = edge_file(left, right)
                 if name not in files:
                     none = {column: numpy.empty(0, numpy.int64) for column in _IDS}
                     if self.weighted:
@@ -289,7 +289,8 @@ def _scratch() -> Optional[str]:
     return folder if os.path.isdir(folder) else None
 
 
-def _edge_file(left: int, right: int) -> str:
+def edge_file(left: int, right: int) -> str:
+    """Returns the name of the file of a bucket."""
     return f"edges_{left}_{right}.h5"
 
 

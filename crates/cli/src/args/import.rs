@@ -41,8 +41,8 @@ pub(crate) struct Import {
     pub from: Option<TextForm>,
     /// Columns in order: lhs, rhs, rel, weight, and - for others (default: lhs,rel,rhs)
     ///
-    /// The columns of Parquet and Arrow files are found by these names where the files have them; by default also rel and weight,
-    /// where a file has them.
+    /// The columns of a Parquet or Arrow file are found by these names if it has lhs and rhs. By default rel and weight are
+    /// optional there.
     #[arg(long, value_name = "NAMES", value_parser = columns, help_heading = "Input")]
     pub columns: Option<Columns>,
     /// Skip the first line of each file of text

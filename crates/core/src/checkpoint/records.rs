@@ -1,7 +1,7 @@
 //! Records: rows of text and numbers, such as edges by the names of their entities.
 //!
 //! The edges of a graph are tensors of row numbers. Formats with columns of text write them as records instead, with the names
-//! of the rows. The reader of the edges gives an [`AsRecords`], and the writer of a table reads the records in order.
+//! of the rows. The reader of the edges supplies an [`AsRecords`], and the writer of a table reads the records in order.
 
 use super::{Checkpoint, Loss, RowNameList, TensorEntry};
 use crate::error::Result;

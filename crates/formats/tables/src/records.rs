@@ -378,10 +378,7 @@ fn append(
                 text.clear();
                 if let Some(number) = of(row) {
                     // Writing to a string cannot fail.
-                    let _ = match i64::try_from(number) {
-                        Ok(number) => write!(text, "{number}"),
-                        Err(_) => write!(text, "{number}"),
-                    };
+                    let _ = write!(text, "{number}");
                 }
                 list.push(&text);
             }

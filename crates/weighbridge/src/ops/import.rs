@@ -81,9 +81,9 @@ pub struct Imported {
 
 /// Imports edge lists into the folder `target`, all or nothing.
 ///
-/// An input is a file of text or a table (Parquet, Arrow), a folder with files, or a pattern with `*` and `?` in its last part; `SET=PATH` says to which edge path of
-/// the configuration it belongs, by the last part of that path. Without sets each input is for one edge path, or all are for the
-/// only one.
+/// An input is a file (text, Parquet or Arrow), a folder with files, or a pattern with `*` and `?` in its last part. With several
+/// edge paths in the configuration: one input for each, in their order, or `NAME=PATH`, where `NAME` is the last part of the edge
+/// path. With one edge path, all inputs go to it.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Usage`], `edge-sets`, if the inputs do not fit the edge paths; and those of [`Import::run`].

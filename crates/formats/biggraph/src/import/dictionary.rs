@@ -308,7 +308,7 @@ fn place_of(hash: u64, shift: u32) -> usize {
 }
 
 /// Number of names that are looked up together.
-pub(super) const TOGETHER: usize = 64;
+const TOGETHER: usize = 64;
 
 /// Looks up the names with these hashes, each in the dictionary of its number. Appends their ids. A large dictionary is not in the
 /// caches of the processor: its memory is touched for [`TOGETHER`] names at a time, so that they wait for it together.

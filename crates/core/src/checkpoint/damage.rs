@@ -261,9 +261,7 @@ mod tests {
         assert_eq!((damage.code.as_str(), damage.offset, damage.expected), ("truncated", Some(80), Some(2)));
         let codes: Vec<_> = checkpoint.notes.iter().map(|note| (note.code.as_str(), note.omission)).collect();
         assert_eq!(codes, [("damaged", true), ("missing-damaged", true)]);
-        assert!(
-            checkpoint.notes[1].text.starts_with("b\\u{7} is damaged at offset 80: the file ends; found: 3")
-        );
+        assert!(checkpoint.notes[1].text.starts_with("b\\u{7} at offset 80: the file ends; found: 3"));
         assert!(checkpoint.metadata.get(Metadata::SALVAGED_KEY).is_some());
         let losses = damage.losses();
         assert_eq!(

@@ -340,7 +340,12 @@ fn text(head: &[u8], file: &FileName) -> Option<Phrase> {
     if matches!(file.extension.as_str(), "py" | "sh" | "bat" | "ps1") {
         return Some("looks like a script, not a model".into());
     }
-    Some(phrase!["looks like text; if it is a table, name its format with ", Opt::From.any("FORMAT")])
+    let format = match file.extension.as_str() {
+        "tsv" => Opt::From.with("tsv"),
+        "vec" | "w2v" => Opt::From.with("word2vec"),
+        _ => Opt::From.any("FORMAT"),
+    };
+    Some(phrase!["looks like text; if it is a table, name its format with ", format])
 }
 
 /// Returns true for text that begins as a JSON object or array.

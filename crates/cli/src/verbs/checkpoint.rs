@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Store, _: &Common, output: &mut Output) -> Result<Outco
     if report.is_nothing() {
         let folder = path_text(&args.path);
         let text =
-            format!("no version of a checkpoint in {folder}: give the folder with checkpoint_version.txt");
+            format!("{folder} has no version of a checkpoint: give the folder with checkpoint_version.txt");
         output.warning("warning:", &text)?;
     } else {
         show(&report.state, &report.damaged, output)?;

@@ -53,15 +53,14 @@ impl Selection {
                 && !skipped.any(|note| is_skipped(pattern, note))
             {
                 // Two checkpoints are compared after their renames.
-                let names = match checkpoints {
-                    [_, _] => phrase!["the whole name after any ", Opt::Rename],
-                    _ => "the whole name".into(),
+                let renamed = match checkpoints {
+                    [_, _] => phrase!["tensors have the names here that ", Opt::Rename, " gives them; "],
+                    _ => "".into(),
                 };
                 let error =
                     Error::mismatch("no-match", "the pattern matches no tensor").found(text).hint(phrase![
-                        "a pattern must match ",
-                        names,
-                        ": `conv*` matches names that begin with conv, `*weight` names that end with weight"
+                        renamed,
+                        "a pattern must match the whole name: `conv*` matches names that begin with conv, `*weight` names that end with weight"
                     ]);
                 return Err(match checkpoints {
                     [one] => error.in_file(&one.label),

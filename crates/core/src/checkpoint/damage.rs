@@ -227,7 +227,7 @@ impl Checkpoint {
         }
         if unproved > 0 {
             let text = format!(
-                "{unproved} of {intact} tensors are unverified: {}",
+                "{unproved} of the {intact} intact tensors are unverified: {}",
                 match damage.unnamed {
                     true =>
                         "the directory of the archive is missing, so it is unconfirmed which data belongs to which tensor",

@@ -43,9 +43,14 @@ struct Entry {
 }
 
 /// Completes a partition from the files of names of all chunks, in order; keeps names with at least `min_count` uses. Returns the
-/// file: kept and found names, hashes, first places, ends of the names, names.
-pub(super) fn complete(chunks: &[NamesOfChunk], part: usize, min_count: u64) -> Result<Vec<u8>, Incomplete> {
-    let pieces = chunks.iter().map(|names| Piece::read(names, part)).collect::<Result<Vec<_>>>()?;
+/// file: kept and found names, hashes, first places if the order needs them, ends of the names, names.
+pub(super) fn complete(
+    chunks: &[NamesOfChunk],
+    part: usize,
+    min_count: u64,
+    schema: &Schema,
+) -> Result<Vec<u8>, Incomplete> {
+    let pieces = chunks.iter().map(|names| Piece::read(names, part, schema)).collect::<Result<Vec<_>>>()?;
     let mut entries: Vec<Entry> = Vec::new();
     // Copied, as names of one piece each are far apart.
     let mut texts: Vec<u8> = Vec::new();
@@ -55,17 +60,18 @@ pub(super) fn complete(chunks: &[NamesOfChunk], part: usize, min_count: u64) -> 
             if entries.len() * 2 >= table.len() {
                 table = rehashed(&entries, table.len() * 4);
             }
-            let mut slot = low_bits(one.hash, table.len());
+            let hash = schema.hash(one.name);
+            let mut slot = low_bits(hash, table.len());
             loop {
                 let Some(known) = entries.get_mut(table[slot] as usize) else {
                     table[slot] = u32::try_from(entries.len()).unwrap_or(u32::MAX);
                     let place = segment << 32 | u64::from(one.place);
                     let name = texts.len()..texts.len() + one.name.len();
                     texts.extend_from_slice(one.name);
-                    entries.push(Entry { hash: one.hash, place, count: u64::from(one.count), name });
+                    entries.push(Entry { hash, place, count: u64::from(one.count), name });
                     break;
                 };
-                if known.hash == one.hash {
+                if known.hash == hash {
                     if &texts[known.name.clone()] != one.name {
                         return Err(Incomplete::Collision);
                     }
@@ -84,7 +90,9 @@ pub(super) fn complete(chunks: &[NamesOfChunk], part: usize, min_count: u64) -> 
     file.extend((entries.len() as u64).to_le_bytes());
     file.extend(found.to_le_bytes());
     entries.iter().for_each(|entry| file.extend_from_slice(&entry.hash.to_le_bytes()));
-    entries.iter().for_each(|entry| file.extend_from_slice(&entry.place.to_le_bytes()));
+    if schema.places {
+        entries.iter().for_each(|entry| file.extend_from_slice(&entry.place.to_le_bytes()));
+    }
     let mut end = 0u64;
     for entry in &entries {
         end += entry.name.len() as u64;
@@ -113,24 +121,27 @@ pub(super) struct Dictionary {
     parts: Vec<SourceRef>,
     /// First rank of each partition, and the number of names.
     starts: Vec<u64>,
+    /// True where the files have first places.
+    places: bool,
     /// Distinct names in the input.
     pub(super) found: u64,
 }
 
 impl Dictionary {
-    pub(super) fn open(parts: Vec<SourceRef>) -> Result<Self> {
+    pub(super) fn open(parts: Vec<SourceRef>, schema: &Schema) -> Result<Self> {
         let (mut starts, mut found) = (vec![0], 0);
         for part in &parts {
             let head = read_vec(&**part, 0, HEAD)?;
             let head: Vec<u64> = head.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
             let [kept, all] = head[..] else { return Err(damaged(&**part)) };
-            if kept.checked_mul(24).and_then(|n| n.checked_add(HEAD)).is_none_or(|end| end > part.len()) {
+            let columns = if schema.places { 24 } else { 16 };
+            if kept.checked_mul(columns).and_then(|n| n.checked_add(HEAD)).is_none_or(|end| end > part.len()) {
                 return Err(damaged(&**part));
             }
             starts.push(starts.last().copied().unwrap_or(0) + kept);
             found += all;
         }
-        Ok(Self { parts, starts, found })
+        Ok(Self { parts, starts, places: schema.places, found })
     }
 
     /// Number of names.
@@ -146,7 +157,8 @@ impl Dictionary {
     fn by_rank(&self) -> NameTable {
         let pieces = self.parts.iter().enumerate().map(|(part, source)| {
             let kept = self.kept(part);
-            NamePiece { source: source.clone(), ends: HEAD + kept * 16, names: HEAD + kept * 24 }
+            let ends = HEAD + kept * if self.places { 16 } else { 8 };
+            NamePiece { source: source.clone(), ends, names: ends + kept * 8 }
         });
         NameTable { pieces: pieces.collect(), starts: self.starts.clone() }
     }

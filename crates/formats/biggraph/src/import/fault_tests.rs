@@ -310,7 +310,7 @@ fn a_line_that_is_too_long_is_one_bad_line_in_every_file() {
 fn steps_are_kept_where_the_order_needs_more_memory() {
     let dir = tempfile::tempdir().unwrap();
     let config = graph_config([1, 1], false);
-    let mut import = import_of(dir.path(), &config, [&graph(120_000, 1, false), &[]]);
+    let mut import = import_of(dir.path(), &config, [&graph(160_000, 1, false), &[]]);
     (import.order, import.run.memory) = (EntityOrder::Sorted, 8 << 20);
     let target = dir.path().join("data");
     let error = import.run(&target).unwrap_err();

@@ -335,7 +335,7 @@ impl Import {
         // All dictionaries together have so many, as each partition is a file.
         let parts = (text.saturating_mul(3) / (self.run.memory / (self.threads() * 6)).max(1)).max(16);
         Ok(json!({
-            "version": 1,
+            "version": 2,
             "config": self.config.to_json(),
             "sets": self.described()?,
             "columns": self.columns().text(),
@@ -430,6 +430,8 @@ impl<'i> Steps<'i> {
             bits: u32::try_from(number("bits")?).unwrap_or(0).min(MAX_BITS),
             seed: number("hash")?,
             weighted: import.files().any(|file| file.has("weight", &import.columns())),
+            places: import.order() == EntityOrder::Seen,
+            counts: import.entity_min_count > 1 || import.relation_min_count > 1,
         };
         let files =
             import.sets.iter().enumerate().flat_map(|(set, files)| files.iter().map(move |file| (set, file)));
@@ -456,7 +458,7 @@ impl<'i> Steps<'i> {
                 let is_relation = Some(part >> self.schema.bits) == self.schema.relation_dictionary;
                 let import = self.import;
                 let min = if is_relation { import.relation_min_count } else { import.entity_min_count };
-                match dictionary::complete(&names, part, min) {
+                match dictionary::complete(&names, part, min, &self.schema) {
                     Ok(file) => self.work.put(&format!("dictionary-{part}"), &[&file]),
                     Err(Incomplete::Failed(error)) => Err(error),
                     Err(Incomplete::Collision) => {
@@ -478,7 +480,7 @@ impl<'i> Steps<'i> {
             let first = number << self.schema.bits;
             let parts = first..first + self.schema.parts();
             let parts = parts.map(|part| self.work.open_file(&format!("dictionary-{part}")));
-            all.push(Dictionary::open(parts.collect::<Result<_>>()?)?);
+            all.push(Dictionary::open(parts.collect::<Result<_>>()?, &self.schema)?);
         }
         Ok((chunks, all))
     }

@@ -1,7 +1,7 @@
 //! Third step: edges of hashes become edges of ids, sorted by bucket.
 
 use super::dictionary::{self, Lookup};
-use super::segment::{Edges, Schema, damaged};
+use super::segment::{Edges, Schema, damaged, index_width};
 use crate::layout::part_start;
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
@@ -31,6 +31,8 @@ pub(super) enum Column {
     Features(usize),
 }
 
+/// Bytes before the first edges of the buckets: numbers of edges, of skipped edges and of bad lines, and the bytes of a relation.
+const HEAD: u64 = 32;
 /// Row of an edge with features instead of an entity: −1 in the file.
 const NO_ROW: u32 = u32::MAX;
 
@@ -42,8 +44,8 @@ struct FeatureLists {
 }
 
 impl Relabeling<'_> {
-    /// Returns the file of a chunk: numbers of edges, of skipped edges and of bad lines; the first edge of each bucket; its first
-    /// feature on each side with lists; columns; the ends of the lists and the features.
+    /// Returns the file of a chunk: numbers of edges, of skipped edges and of bad lines, and the bytes of a relation; the first edge
+    /// of each bucket; its first feature on each side with lists; columns; the ends of the lists and the features.
     pub(super) fn file(&self, edges: &Edges) -> Result<Vec<u8>> {
         let buckets = to_usize(self.buckets[0] * self.buckets[1])?;
         let mut ids: [Vec<u32>; 2] = [Vec::with_capacity(edges.len), Vec::with_capacity(edges.len)];
@@ -104,14 +106,19 @@ impl Relabeling<'_> {
         }
         let kept = to_usize(starts[buckets])?;
         let weights = edges.weights(self.schema);
-        let columns = if weights.is_empty() { 3 } else { 4 };
+        let relation_width = index_width(match self.schema.relation_dictionary {
+            None => self.schema.sides.len() as u64,
+            Some(dictionary) => self.lookups[dictionary].len,
+        });
+        let each = if weights.is_empty() { 8 } else { 12 };
         let sections = 1 + lists.iter().flatten().count();
-        let head = 24 + starts.len() * 8 * sections;
-        let mut file = vec![0; head + kept * columns * 4];
+        let head = to_usize(HEAD)? + starts.len() * 8 * sections;
+        let mut file = vec![0; head + kept * (each + relation_width)];
         file[..8].copy_from_slice(&(kept as u64).to_le_bytes());
         file[8..16].copy_from_slice(&((edges.len - kept) as u64).to_le_bytes());
         file[16..24].copy_from_slice(&edges.bad.to_le_bytes());
-        for (start, bytes) in starts.iter().zip(file[24..head].chunks_exact_mut(8)) {
+        file[24..32].copy_from_slice(&(relation_width as u64).to_le_bytes());
+        for (start, bytes) in starts.iter().zip(file[32..head].chunks_exact_mut(8)) {
             bytes.copy_from_slice(&start.to_le_bytes());
         }
         let mut next: Vec<usize> = starts.iter().map(|start| to_usize(*start)).collect::<Result<_>>()?;
@@ -126,8 +133,9 @@ impl Relabeling<'_> {
                 }
             })
             .collect();
-        let mut column = file[head..].chunks_exact_mut((kept * 4).max(1));
-        for values in [&ids[0], &ids[1], &relations] {
+        let (columns, last) = file[head..].split_at_mut(kept * each);
+        let mut column = columns.chunks_exact_mut((kept * 4).max(1));
+        for values in &ids {
             let Some(bytes) = column.next() else { break };
             for (value, place) in values.iter().zip(&places).filter(|(_, place)| **place != usize::MAX) {
                 bytes[place * 4..][..4].copy_from_slice(&value.to_le_bytes());
@@ -138,13 +146,17 @@ impl Relabeling<'_> {
                 bytes[place * 4..][..4].copy_from_slice(value);
             }
         }
+        for (value, place) in relations.iter().zip(&places).filter(|(_, place)| **place != usize::MAX) {
+            last[place * relation_width..][..relation_width]
+                .copy_from_slice(&value.to_le_bytes()[..relation_width]);
+        }
         if sections > 1 {
             let mut sorted: Vec<usize> = vec![0; kept];
             for (edge, place) in places.iter().enumerate().filter(|(_, place)| **place != usize::MAX) {
                 sorted[*place] = edge;
             }
             for (section, list) in lists.iter().flatten().enumerate() {
-                let at = 24 + starts.len() * 8 * (section + 1);
+                let at = 32 + starts.len() * 8 * (section + 1);
                 list.append(&sorted, &starts, at, &mut file)?;
             }
         }
@@ -247,6 +259,9 @@ pub(super) struct Relabeled {
     lists: [Option<Listed>; 2],
     /// Offset of the columns.
     head: u64,
+    /// Offset of the relations, the last column, and the bytes of one.
+    relations: u64,
+    relation_width: u64,
     pub(super) skipped: u64,
     pub(super) bad: u64,
 }
@@ -265,11 +280,11 @@ struct Listed {
 impl Relabeled {
     pub(super) fn open(source: SourceRef, buckets: usize, schema: &Schema) -> Result<Self> {
         let sections = 1 + schema.listed.iter().filter(|listed| **listed).count();
-        let head = 24 + (buckets as u64 + 1) * 8 * sections as u64;
+        let head = HEAD + (buckets as u64 + 1) * 8 * sections as u64;
         let bytes = read_vec(&*source, 0, head)?;
         let words: Vec<u64> = bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
-        let [_, skipped, bad, ..] = words[..] else { return Err(damaged(&*source)) };
-        let mut sections = words[3..].chunks_exact(buckets + 1).map(|starts| {
+        let [_, skipped, bad, relation_width @ (1 | 2 | 4), ..] = words[..] else { return Err(damaged(&*source)) };
+        let mut sections = words[4..].chunks_exact(buckets + 1).map(|starts| {
             let starts = starts.iter().map(|start| u32::try_from(*start).map_err(|_| damaged(&*source)));
             starts
                 .collect::<Result<Vec<u32>>>()
@@ -278,7 +293,8 @@ impl Relabeled {
         let mut next = || sections.next().unwrap_or_else(|| Err(damaged(&*source)));
         let starts = next()?;
         let edges = starts.last().copied().map_or(0, u64::from);
-        let mut at = head + edges * if schema.weighted { 16 } else { 12 };
+        let relations = head + edges * if schema.weighted { 12 } else { 8 };
+        let mut at = relations + edges * relation_width;
         let mut lists = [None, None];
         for (list, _) in lists.iter_mut().zip(schema.listed).filter(|(_, listed)| *listed) {
             let starts = next()?;
@@ -287,7 +303,7 @@ impl Relabeled {
             *list = Some(Listed { ends, features, starts });
         }
         drop(sections);
-        Ok(Self { source, starts, lists, head, skipped, bad })
+        Ok(Self { source, starts, lists, head, relations, relation_width, skipped, bad })
     }
 
     /// Number of edges.
@@ -311,8 +327,8 @@ impl Relabeled {
         match column {
             Column::Lhs => place(0),
             Column::Rhs => place(1),
-            Column::Relation => place(2),
-            Column::Weight => place(3),
+            Column::Weight => place(2),
+            Column::Relation => self.relations + edge * self.relation_width,
             Column::Ends(side) => self.lists[side].as_ref().map_or(0, |list| list.ends + edge * 4),
             Column::Features(side) => self.lists[side]
                 .as_ref()
@@ -387,20 +403,25 @@ impl BucketColumn {
                 return Err(damaged(self));
             };
             let count = (end - from).min((buffer.len() / width) as u64);
-            let bytes =
-                read_vec(&*own.source, own.offset(self.column, self.bucket, from - start), count * 4)?;
+            let offset = own.offset(self.column, self.bucket, from - start);
+            let stored = if self.column == Column::Relation { own.relation_width } else { 4 };
+            let bytes = read_vec(&*own.source, offset, count * stored)?;
             let (now, rest) = buffer.split_at_mut(to_usize(count)? * width);
-            if width == 4 {
-                now.copy_from_slice(&bytes);
-            } else {
-                let base = self.features.get(chunk).copied().unwrap_or(0);
-                for (wide, narrow) in now.as_chunks_mut::<8>().0.iter_mut().zip(bytes.as_chunks::<4>().0) {
-                    let value = match u32::from_le_bytes(*narrow) {
+            let base = self.features.get(chunk).copied().unwrap_or(0);
+            let wide = now.as_chunks_mut::<8>().0.iter_mut();
+            match stored {
+                _ if width == 4 => now.copy_from_slice(&bytes),
+                1 => wide.zip(&bytes).for_each(|(wide, value)| *wide = u64::from(*value).to_le_bytes()),
+                2 => wide
+                    .zip(bytes.as_chunks().0)
+                    .for_each(|(wide, value)| *wide = u64::from(u16::from_le_bytes(*value)).to_le_bytes()),
+                _ => wide.zip(bytes.as_chunks().0).for_each(|(wide, value)| {
+                    let value = match u32::from_le_bytes(*value) {
                         NO_ROW => u64::MAX,
                         value => base + u64::from(value),
                     };
                     *wide = value.to_le_bytes();
-                }
+                }),
             }
             buffer = rest;
             from += count;

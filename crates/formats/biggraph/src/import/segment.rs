@@ -1,8 +1,9 @@
 //! First step: lines become edges of hashes, and the distinct names of each chunk.
 //!
 //! A chunk of lines becomes two files. `edges`: for each edge the hashes of its names. `names`: for each partition of each
-//! dictionary the distinct names of the chunk with their hashes, numbers of uses and first places. A dictionary is partitioned by
-//! the first bits of the hashes, so that each partition is completed in little memory.
+//! dictionary the distinct names of the chunk; their first places and numbers of uses where the import needs them. A dictionary is
+//! partitioned by the first bits of the hashes, so that each partition is completed in little memory. The hashes of the names are
+//! not written: a large import takes as long as the disk needs for these files.
 
 use super::text::{BadLine, Edge, Field};
 use std::collections::HashMap;
@@ -36,6 +37,10 @@ pub(super) struct Schema {
     pub(super) seed: u64,
     /// True where edges have weights.
     pub(super) weighted: bool,
+    /// True where the order of the names depends on their first places.
+    pub(super) places: bool,
+    /// True where names with few uses are dropped.
+    pub(super) counts: bool,
 }
 
 impl Schema {
@@ -69,9 +74,9 @@ impl Schema {
         if self.relation_dictionary.is_some() { Ok(0) } else { to_usize(relation) }
     }
 
-    /// Bytes of the relation of an edge.
+    /// Bytes of the relation of an edge: of the hash of its name if relations are dynamic.
     fn relation_width(&self) -> usize {
-        if self.relation_dictionary.is_some() { 8 } else { 4 }
+        if self.relation_dictionary.is_some() { 8 } else { index_width(self.sides.len() as u64) }
     }
 }
 
@@ -235,10 +240,13 @@ impl<'s> Segment<'s> {
             file[part * 8..][..8].copy_from_slice(&offset.to_le_bytes());
             self.distinct(text, uses, &mut table, &mut distinct);
             file.extend((distinct.len() as u64).to_le_bytes());
-            distinct.iter().for_each(|one| file.extend_from_slice(&one.hash.to_le_bytes()));
-            distinct.iter().for_each(|one| file.extend_from_slice(&one.place.to_le_bytes()));
-            distinct.iter().for_each(|one| file.extend_from_slice(&one.count.to_le_bytes()));
-            distinct.iter().for_each(|one| file.extend_from_slice(&one.name.len.to_le_bytes()));
+            if self.schema.places {
+                distinct.iter().for_each(|one| file.extend_from_slice(&one.place.to_le_bytes()));
+            }
+            if self.schema.counts {
+                distinct.iter().for_each(|one| file.extend_from_slice(&one.count.to_le_bytes()));
+            }
+            distinct.iter().for_each(|one| push_len(&mut file, one.name.len));
             distinct.iter().for_each(|one| file.extend_from_slice(&text[one.name.range()]));
         }
         let end = file.len() as u64;
@@ -369,12 +377,18 @@ impl Edges {
 pub(super) struct Piece {
     bytes: Vec<u8>,
     len: usize,
+    /// Offsets of the first places, numbers of uses, lengths of the names, and names.
+    places: Option<usize>,
+    counts: Option<usize>,
+    lens: usize,
+    names: usize,
 }
 
 /// Name of a piece.
 pub(super) struct Named<'p> {
-    pub(super) hash: u64,
+    /// First place in the chunk; 0 where it is not needed.
     pub(super) place: u32,
+    /// Number of uses; 1 where it is not needed.
     pub(super) count: u32,
     pub(super) name: &'p [u8],
 }
@@ -395,38 +409,82 @@ impl NamesOfChunk {
 }
 
 impl Piece {
-    pub(super) fn read(names: &NamesOfChunk, part: usize) -> Result<Self> {
+    pub(super) fn read(names: &NamesOfChunk, part: usize, schema: &Schema) -> Result<Self> {
         let source = &*names.source;
         let Some(&[start, end]) = names.offsets.get(part..part + 2) else { return Err(damaged(source)) };
         let bytes = read_vec(source, start, end.checked_sub(start).ok_or_else(|| damaged(source))?)?;
         let len = bytes.first_chunk().map(|b| u64::from_le_bytes(*b)).ok_or_else(|| damaged(source))?;
         let len = to_usize(len)?;
-        let piece = Self { bytes, len };
-        let names: Option<usize> = len
-            .checked_mul(20)
-            .filter(|n| n + 8 <= piece.bytes.len())
-            .map(|n| 8 + n + (0..len).map(|at| piece.word(16 * len + 4 * at) as usize).sum::<usize>());
-        if names != Some(piece.bytes.len()) {
+        let mut at = 8;
+        let mut column = |is_there: bool| {
+            let start = at;
+            at = if is_there { len.checked_mul(4)?.checked_add(at)? } else { at };
+            (at <= bytes.len()).then_some(is_there.then_some(start))
+        };
+        let (Some(places), Some(counts)) = (column(schema.places), column(schema.counts)) else {
+            return Err(damaged(source));
+        };
+        let lens = at;
+        let mut sum = 0usize;
+        for _ in 0..len {
+            let len = take_len(&bytes, &mut at).ok_or_else(|| damaged(source))?;
+            sum = sum.saturating_add(len);
+        }
+        if at.checked_add(sum) != Some(bytes.len()) {
             return Err(damaged(source));
         }
-        Ok(piece)
+        Ok(Self { len, places, counts, lens, names: at, bytes })
     }
 
-    /// Word at an offset after the count.
-    fn word(&self, at: usize) -> u32 {
-        self.bytes.get(8 + at..).and_then(<[u8]>::first_chunk).map_or(0, |b| u32::from_le_bytes(*b))
+    /// Word of a column that may be absent.
+    fn word(&self, column: Option<usize>, at: usize) -> Option<u32> {
+        self.bytes.get(column? + 4 * at..).and_then(<[u8]>::first_chunk).map(|b| u32::from_le_bytes(*b))
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = Named<'_>> {
-        let len = self.len;
-        let hashes = self.bytes[8..8 + len * 8].as_chunks().0.iter().map(|b| u64::from_le_bytes(*b));
-        let mut start = 8 + len * 20;
-        hashes.enumerate().map(move |(at, hash)| {
-            let size = self.word(16 * len + 4 * at) as usize;
+        let (mut len_at, mut start) = (self.lens, self.names);
+        (0..self.len).map(move |at| {
+            let size = take_len(&self.bytes, &mut len_at).unwrap_or(0);
             let name = &self.bytes[start..start + size];
             start += size;
-            Named { hash, place: self.word(8 * len + 4 * at), count: self.word(12 * len + 4 * at), name }
+            let place = self.word(self.places, at).unwrap_or(0);
+            Named { place, count: self.word(self.counts, at).unwrap_or(1), name }
         })
+    }
+}
+
+/// Appends a length: seven bits in a byte, the lowest first; the highest bit of a byte tells that more follow.
+fn push_len(file: &mut Vec<u8>, mut len: u32) {
+    while len >= 0x80 {
+        file.push(len.to_le_bytes()[0] | 0x80);
+        len >>= 7;
+    }
+    file.push(len.to_le_bytes()[0]);
+}
+
+/// Reads a length that [`push_len`] wrote at the offset `at`, and moves it.
+fn take_len(bytes: &[u8], at: &mut usize) -> Option<usize> {
+    let (mut len, mut shift) = (0u64, 0);
+    loop {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        len |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte < 0x80 {
+            return usize::try_from(len).ok();
+        }
+        if shift > 28 {
+            return None;
+        }
+    }
+}
+
+/// Bytes of an index of `count` things, such as the relation of an edge.
+pub(super) fn index_width(count: u64) -> usize {
+    match count {
+        0..=0x100 => 1,
+        0x101..=0x1_0000 => 2,
+        _ => 4,
     }
 }
 

@@ -55,17 +55,13 @@ impl Patch {
 
 fn moved(tensor: &str, to: u64, from: Option<u64>) -> Error {
     let message = match from {
-        Some(_) => {
-            "cannot edit in place: the rewritten file has another layout, so data would move, from this tensor on"
-        }
+        Some(_) => "cannot edit in place: the data of this tensor and of later ones would move",
         None => "cannot edit in place: the data of the tensor would move or change",
     };
-    let error = Error::mismatch("data-would-move", message).on_tensor(tensor).at(to);
+    let error = Error::mismatch("data-would-move", message).on_tensor(tensor);
     match from {
-        Some(from) => error
-            .expected(format_args!("offset {from}, as in the file"))
-            .found(format_args!("offset {to} in the new layout")),
-        None => error,
+        Some(from) => error.at(from).found(format_args!("offset {to} in the rewritten file")),
+        None => error.at(to),
     }
 }
 

@@ -244,7 +244,7 @@ fn against(path: &Path, read: &Read, place: &Path, options: &CheckOptions) -> Re
     } else {
         let text = "the format differs from the sealed one: only tensors are compared, not files, program and \
                             metadata";
-        let hint = phrase![Opt::TensorsOnly, " limits the check to tensors"];
+        let hint = phrase!["if that is enough, use ", Opt::TensorsOnly];
         checked.findings.push(Finding::unchecked("files-not-compared", text).hint(hint));
     }
     tensors(&subject, manifest, options, &mut checked)?;

@@ -136,7 +136,7 @@ impl fmt::Display for Summary {
     /// Writes aligned lines; safe for terminals.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let writer = self.writer.as_deref().map_or_else(|| "unknown".to_owned(), escape);
-        writeln!(f, "form         {}, {} bytes", self.form, self.bytes)?;
+        writeln!(f, "form         {}, {} bytes without tensors", self.form, self.bytes)?;
         writeln!(f, "written by   {writer}")?;
         for (label, endpoints) in [("inputs", &self.feeds), ("outputs", &self.fetches)] {
             if endpoints.is_empty() {

@@ -246,7 +246,7 @@ pub(crate) fn finish(checkpoint: &mut Checkpoint, options: &OpenOptions) -> Resu
     if count > 0 && !dequantize {
         let tensors = counted(count, "quantized tensor is", "quantized tensors are");
         let text = phrase![
-            format_args!("{tensors} listed as the bytes of its blocks; "),
+            format_args!("{tensors} listed as the bytes of blocks; "),
             Opt::Dequantize,
             " lists the values"
         ];

@@ -8,6 +8,7 @@
 use crate::SHARDED;
 use crate::header::Header;
 use crate::read::{self, Contents};
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use weighbridge_core::checkpoint::{Checkpoint, Value, escape_text};
@@ -108,8 +109,10 @@ pub(crate) fn open(
         let metadata = metadata.into_iter().collect();
         Part { checkpoint: Checkpoint { metadata, ..checkpoint }, names }
     };
+    let stated = Cell::new(None);
     let read = |source: &SourceRef, error: Option<&Error>| {
-        let header = header(source, options, first)?.0;
+        let (header, tensors) = header(source, options, first)?;
+        stated.set(stated.get().or(tensors));
         read::contents(header, source, error).map(part)
     };
     let open = |source: &SourceRef| read(source, None);
@@ -128,19 +131,15 @@ pub(crate) fn open(
         let error = Error::corrupt("shard-missing", "the shard of these tensors is missing");
         joint.lose(&format!("(tensors of {named})"), &error);
     }
-    let mut stated = None;
     for number in (1..=first.count).filter(|number| !lost.contains(number)) {
         let Some(source) = folder.open(&first.file(number))? else { continue };
-        if let Ok((_, tensors)) = header(&source, options, first) {
-            stated = stated.or(tensors);
-        }
         joint.add(number as usize, &source, None)?;
     }
     let mut checkpoint = joint.checkpoint();
     let skipped = checkpoint.notes.iter().filter(|note| note.skipped.is_some()).count();
     let found = (checkpoint.tensors.len() + skipped) as u64;
     let is_strict = lost.is_empty() && !options.salvage && !options.lenient;
-    if let Some(stated) = stated.filter(|&stated| is_strict && stated != found) {
+    if let Some(stated) = stated.get().filter(|&stated| is_strict && stated != found) {
         return Err(Error::corrupt(
             "tensor-missing",
             "the shards have another number of tensors than stated",

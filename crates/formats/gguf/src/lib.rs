@@ -16,6 +16,7 @@ mod header;
 mod options;
 mod quantization;
 mod read;
+mod salvage;
 #[cfg(feature = "scan")]
 mod scan;
 mod shards;

@@ -3,8 +3,8 @@
 use crate::dequantize::Dequantized;
 use crate::header::{Described, Header};
 use crate::quantization::{Blocks, ElementType, Layout};
-use crate::{MODEL, ReadOptions, value};
-use std::collections::HashSet;
+use crate::{MODEL, ReadOptions, salvage, value};
+use std::collections::HashMap;
 use weighbridge_core::checkpoint::{Checkpoint, Note, TensorEntry, TensorPath, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
@@ -67,17 +67,26 @@ pub(crate) fn contents(header: Header, source: &SourceRef, salvaged: Option<&Err
     if let Some(error) = salvaged {
         checkpoint.damage_mut(error).expected = Some(header.tensors.len() as u64);
     }
-    let overlapping = overlapping(&header);
-    let (mut names, mut known) = (Vec::new(), HashSet::new());
-    for (described, overlaps) in header.tensors.iter().zip(&overlapping) {
-        let is_new = known.insert(&described.name);
+    let certain = salvaged.is_some().then(|| salvage::certain(&header, source.len()));
+    let is_certain = |place: usize| certain.as_ref().is_none_or(|certain| certain.get(place) == Some(&true));
+    let overlapping = overlapping(&header, is_certain);
+    let mut names = Vec::new();
+    let mut uses: HashMap<&str, usize> = HashMap::new();
+    for described in &header.tensors {
+        *uses.entry(&described.name).or_default() += 1;
+    }
+    for (place, (described, overlaps)) in header.tensors.iter().zip(&overlapping).enumerate() {
+        let is_unique = uses.get(described.name.as_str()) == Some(&1);
         let read = match overlaps {
-            _ if !is_new => Err(Error::corrupt("duplicate-name", "duplicate tensor name").at(described.at)),
+            _ if !is_unique => {
+                Err(Error::corrupt("duplicate-name", "duplicate tensor name").at(described.at))
+            }
             &Some(other) => {
                 let text =
                     format!("its elements overlap those of {}", escape_text(&header.tensors[other].name));
                 Err(Error::corrupt("overlap", text).at(header.data.saturating_add(described.offset)))
             }
+            None if !is_certain(place) => Err(salvage::uncertain(described)),
             None => entry(described, &header, source),
         };
         match read.map_err(|e| e.on_tensor(escape_text(&described.name))) {
@@ -125,12 +134,12 @@ pub(crate) fn bytes_of(described: &Described) -> Option<u64> {
     }
 }
 
-/// Returns for each tensor another one whose bytes it shares, if any.
-fn overlapping(header: &Header) -> Vec<Option<usize>> {
+/// Returns for each tensor another one whose bytes it shares, if any, among those with a certain place.
+fn overlapping(header: &Header, is_certain: impl Fn(usize) -> bool) -> Vec<Option<usize>> {
     let mut found = vec![None; header.tensors.len()];
     let mut spans: Vec<(u64, u64, usize)> = Vec::new();
     for (place, described) in header.tensors.iter().enumerate() {
-        if let Some(len) = bytes_of(described).filter(|&len| len > 0) {
+        if let Some(len) = bytes_of(described).filter(|&len| len > 0 && is_certain(place)) {
             spans.push((described.offset, described.offset.saturating_add(len), place));
         }
     }

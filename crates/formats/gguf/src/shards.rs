@@ -11,7 +11,7 @@ use crate::read::{self, Contents};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use weighbridge_core::checkpoint::{Checkpoint, Value, escape_text};
+use weighbridge_core::checkpoint::{Checkpoint, Note, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::text::first_and_more;
 use weighbridge_format::OpenOptions;
@@ -24,6 +24,8 @@ const NUMBER: &str = "split.no";
 const COUNT: &str = "split.count";
 /// Metadata key of the number of tensors in all shards.
 const TENSORS: &str = "split.tensors.count";
+/// Extension of shards.
+const SUFFIX: &str = ".gguf";
 /// Maximum number of missing shards named in an error.
 const MAX_NAMED: usize = 5;
 
@@ -45,7 +47,7 @@ impl ShardName {
             let is_number = text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
             is_number.then(|| text.parse::<u32>().ok()).flatten()
         };
-        let text = name.file_name()?.to_str()?.strip_suffix(".gguf")?;
+        let text = name.file_name()?.to_str()?.strip_suffix(SUFFIX)?;
         let (rest, count) = text.rsplit_once("-of-")?;
         let (stem, number) = rest.rsplit_once('-')?;
         let (number, count) = (digits(number)?, digits(count)?);
@@ -86,7 +88,16 @@ pub(crate) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<C
     }
     match models.keys().next() {
         None => Err(Error::usage("no-shards", "the folder has no GGUF shards").in_file(folder.label())),
-        Some(first) if models.len() == 1 => open(folder, first, folder.label(), options),
+        Some(first) if models.len() == 1 => {
+            let mut checkpoint = open(folder, first, folder.label(), options)?;
+            let is_other =
+                |name: &&String| name.ends_with(SUFFIX) && ShardName::of(Path::new(name)).is_none();
+            if let Some(text) = enumerated(names.iter().filter(is_other)) {
+                let text = format!("GGUF files skipped, not shards of the model: {text}");
+                checkpoint.notes.push(Note::omission("not-listed", text));
+            }
+            Ok(checkpoint)
+        }
         Some(_) => Err(Error::usage("several-models", "the folder has shards of several GGUF models")
             .in_file(folder.label())
             .found(enumerated(models.values().copied()).unwrap_or_default())

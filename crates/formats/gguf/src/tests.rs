@@ -327,6 +327,16 @@ fn shards_are_one_model() {
 }
 
 #[test]
+fn other_files_beside_shards_are_named() {
+    let names = ["m-00001-of-00001.gguf", "mmproj.gguf"];
+    let add = |folder: MemoryFolder, name: &str| folder.with(name, bytes_of("good/plain.gguf"));
+    let folder: FolderRef = Arc::new(names.into_iter().fold(MemoryFolder::new("m"), add));
+    let opened = registry().open_folder(&folder, &OpenOptions::default()).unwrap();
+    let note = opened.notes.iter().find(|note| note.code.as_str() == "not-listed").unwrap();
+    assert!(note.omission && note.text.to_string().ends_with("mmproj.gguf"), "{}", note.text);
+}
+
+#[test]
 fn missing_shards_are_named() {
     let folder = shards(Some("model-00002-of-00003.gguf"));
     let name = Path::new("model-00001-of-00003.gguf");
@@ -444,6 +454,29 @@ fn every_prefix_is_an_error_or_has_all_tensors() {
             before = saved;
         }
     }
+}
+
+/// Of a file with one damaged description, the tensors whose places the others prove come back, with their bytes.
+#[test]
+fn tensors_beside_a_damaged_description_are_salvaged() {
+    let bytes = bytes_of("good/plain.gguf");
+    let whole = open(&bytes).unwrap();
+    let place = bytes.windows(5).position(|window| window == b"w.f64").unwrap();
+    let mut damaged = bytes.clone();
+    // The first dimension of `w.f64`.
+    damaged[place + 5 + 4] = 0x77;
+    assert_eq!(open(&damaged).unwrap_err().code().as_str(), "overlap");
+    let saved = registry().open_source(memory(&damaged), &salvaging()).unwrap();
+    for tensor in &saved.tensors {
+        assert_eq!(elements(tensor), elements(whole.tensor(&tensor.text()).unwrap()));
+    }
+    assert!(saved.tensors.len() >= 8, "{:?}", saved.damage);
+    let lost: Vec<&str> =
+        saved.damage.iter().flat_map(|damage| &damage.lost).map(|lost| &*lost.name).collect();
+    assert!(lost.contains(&"w.f64"), "{lost:?}");
+    // Without the end of the file nothing proves where the data begins.
+    let cut = &damaged[..damaged.len() - 100];
+    assert!(registry().open_source(memory(cut), &salvaging()).unwrap().tensors.is_empty());
 }
 
 /// Changed bytes cause errors, never panics; a file that opens can be written, and its bytes are accounted for.

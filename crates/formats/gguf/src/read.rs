@@ -67,7 +67,7 @@ pub(crate) fn contents(header: Header, source: &SourceRef, salvaged: Option<&Err
     if let Some(error) = salvaged {
         checkpoint.damage_mut(error).expected = Some(header.tensors.len() as u64);
     }
-    let certain = salvaged.is_some().then(|| salvage::certain(&header, source.len()));
+    let certain = salvaged.map(|_| salvage::certain(&header, source)).transpose()?;
     let is_certain = |place: usize| certain.as_ref().is_none_or(|certain| certain.get(place) == Some(&true));
     let overlapping = overlapping(&header, is_certain);
     let mut names = Vec::new();

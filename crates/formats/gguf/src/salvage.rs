@@ -6,12 +6,19 @@
 use crate::header::{Described, Header};
 use crate::quantization::ElementType;
 use crate::read::bytes_of;
-use weighbridge_core::error::Error;
+use weighbridge_core::error::{Error, Result};
+use weighbridge_io::source::{SourceRef, read_vec};
 
-/// Returns for each tensor whether its range is certain in a file of `len` bytes. All are, if all descriptions agree. If some are
-/// damaged, the offset of the data is proved by the end of the file, and a tensor by the offset of the next one.
-pub(crate) fn certain(header: &Header, len: u64) -> Vec<bool> {
-    let tensors = &header.tensors;
+/// Maximum bytes of padding in front of the data that are read.
+const MAX_PADDING: u64 = 1 << 20;
+
+/// Returns for each tensor whether its range in `source` is certain. All are, if all descriptions agree, and padding precedes the
+/// data. If some are damaged, the offset of the data is proved by the end of the file, and a tensor by the offset of the next one.
+///
+/// # Errors
+/// Errors of the source.
+pub(crate) fn certain(header: &Header, source: &SourceRef) -> Result<Vec<bool>> {
+    let (tensors, len) = (&header.tensors, source.len());
     let padded = |end: u64| end.checked_next_multiple_of(header.alignment);
     let end = |described: &Described| bytes_of(described)?.checked_add(described.offset);
     let ends_at = |described: &Described, next: u64| match ElementType::of_id(described.kind) {
@@ -20,8 +27,8 @@ pub(crate) fn certain(header: &Header, len: u64) -> Vec<bool> {
         None => described.offset < next,
     };
     let in_order = tensors.windows(2).all(|pair| ends_at(&pair[0], pair[1].offset));
-    if in_order && tensors.first().is_none_or(|first| first.offset == 0) {
-        return vec![true; tensors.len()];
+    if in_order && tensors.first().is_none_or(|first| first.offset == 0) && is_padded(header, source)? {
+        return Ok(vec![true; tensors.len()]);
     }
     let last = tensors.last().and_then(end).and_then(|end| header.data.checked_add(end));
     let fills = last.is_some_and(|last| last == len || padded(last) == Some(len));
@@ -29,7 +36,13 @@ pub(crate) fn certain(header: &Header, len: u64) -> Vec<bool> {
     let is_certain = |(described, next): (&Described, Option<u64>)| {
         fills && next.is_none_or(|next| ends_at(described, next))
     };
-    tensors.iter().zip(next).map(is_certain).collect()
+    Ok(tensors.iter().zip(next).map(is_certain).collect())
+}
+
+/// Returns true if zeros are between header and data. With a damaged alignment, elements are there.
+fn is_padded(header: &Header, source: &SourceRef) -> Result<bool> {
+    let len = header.data.min(source.len()).saturating_sub(header.end).min(MAX_PADDING);
+    Ok(read_vec(&**source, header.end, len)?.iter().all(|&byte| byte == 0))
 }
 
 /// Returns the error of a tensor whose range is not certain.

@@ -474,8 +474,16 @@ fn tensors_beside_a_damaged_description_are_salvaged() {
     let lost: Vec<&str> =
         saved.damage.iter().flat_map(|damage| &damage.lost).map(|lost| &*lost.name).collect();
     assert!(lost.contains(&"w.f64"), "{lost:?}");
+    let cut = damaged;
+    // With another alignment the data begin elsewhere.
+    let mut damaged = bytes_of("good/alignment_8.gguf");
+    let key = damaged.windows(7).position(|window| window == b"general").unwrap();
+    let key = key + damaged[key + 7..].windows(7).position(|window| window == b"general").unwrap();
+    damaged[key + 7] = b'G';
+    assert_eq!(open(&damaged).unwrap_err().code().as_str(), "truncated");
+    assert!(registry().open_source(memory(&damaged), &salvaging()).unwrap().tensors.is_empty());
     // Without the end of the file nothing proves where the data begins.
-    let cut = &damaged[..damaged.len() - 100];
+    let cut = &cut[..cut.len() - 100];
     assert!(registry().open_source(memory(cut), &salvaging()).unwrap().tensors.is_empty());
 }
 

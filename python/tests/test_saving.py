@@ -30,6 +30,7 @@ TARGETS: Dict[str, Dict[str, Any]] = {
     "arrow": {"path": "x.arrow"},
     "tsv": {"path": "x.tsv"},
     "word2vec": {"path": "x.vec", "format": "word2vec"},
+    "gguf": {"path": "x.gguf"},
     "biggraph": {"path": "x", "format": "biggraph"},
 }
 

@@ -29,11 +29,11 @@ ELSEWHERE = {
 }
 """Flags with another form in Python."""
 HIDDEN = {
-    "scan": {"names", "salvage", "at", "entities", "config", "program"},
-    "checkpoint": {"from", "lenient", "salvage", "at", "names", "follow-virtual", "program"},
+    "scan": {"names", "salvage", "at", "entities", "config", "dequantize", "program"},
+    "checkpoint": {"from", "lenient", "salvage", "at", "names", "follow-virtual", "dequantize", "program"},
     "shard": {"to", "kind"},
-    "evaluate": {"from", "salvage", "names", "follow-virtual", "program"},
-    "rank": {"from", "salvage", "names", "follow-virtual", "program"},
+    "evaluate": {"from", "salvage", "names", "follow-virtual", "dequantize", "program"},
+    "rank": {"from", "salvage", "names", "follow-virtual", "dequantize", "program"},
 }
 """Flags that the help hides because they have no effect; the keywords exist for uniformity."""
 OLD_NAMES = {"ls": {"pieces"}}

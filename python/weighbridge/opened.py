@@ -48,6 +48,7 @@ _OPTIONS: Dict[str, Any] = {
     "lenient": False,
     "salvage": False,
     "follow_virtual": False,
+    "dequantize": False,
     "program": None,
     "names": "as-stored",
     "entities": None,
@@ -285,6 +286,7 @@ def open(  # noqa: A001
     lenient: bool = False,
     salvage: bool = False,
     follow_virtual: bool = False,
+    dequantize: bool = False,
     program: Union[Path, Program, ProgramFace, None] = None,
     names: str = "as-stored",
     entities: Optional[Path] = None,
@@ -298,6 +300,7 @@ def open(  # noqa: A001
     - `lenient`: accept rule violations that need no guess, and report them in `notes`;
     - `salvage`: open a damaged file with its intact tensors; `damage` lists the lost ones;
     - `follow_virtual`: read HDF5 virtual datasets from their source files in the same folder;
+    - `dequantize`: list the values of quantized GGUF tensors as float32, instead of their blocks;
     - `program`: program of Paddle parameters stored without one: its path, or a program that was read
       (`weighbridge.paddle.load_program`);
     - `names`: naming of tensors that have several names: `as-stored`, `structured` or `variable`;
@@ -318,6 +321,7 @@ def open(  # noqa: A001
         lenient=lenient,
         salvage=salvage,
         follow_virtual=follow_virtual,
+        dequantize=dequantize,
         program=program,
         names=names,
         entities=entities,
@@ -386,8 +390,8 @@ def known_options(options: Mapping[str, Any], asked: str, *own: str) -> None:
 
     >>> known_options({"cast": "f16"}, "buckets")
     Traceback (most recent call last):
-    TypeError: buckets() has no option 'cast'; it has format, lenient, salvage, follow_virtual, program,
-    names, entities, config, at, limits
+    TypeError: buckets() has no option 'cast'; it has format, lenient, salvage, follow_virtual, dequantize,
+    program, names, entities, config, at, limits
     """
     for name in options:
         if name not in _OPTIONS:

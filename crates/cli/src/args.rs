@@ -188,7 +188,7 @@ pub(crate) enum Verb {
                             weighbridge scan model/ --sarif > scan.sarif    for code scanning tools\n  \
                             weighbridge scan --list-rules               every rule with its meaning\n\n\
                             Exit codes: 0 no errors (there may be warnings), 1 errors, 2 unreadable, 3 a part could not be checked.",
-        mut_args(hide(&["names", "salvage", "at", "entities", "config", "program"]))
+        mut_args(hide(&["names", "salvage", "at", "entities", "config", "dequantize", "program"]))
     )]
     Scan(Scan),
     /// Convert to another format, all or nothing
@@ -260,7 +260,7 @@ pub(crate) enum Verb {
                             weighbridge run save.pdmodel --folder model/\n  \
                             weighbridge run load.pdmodel --fetch weights.npz\n  \
                             weighbridge run scale.pdmodel --feed x=input.npy --feed y=net.npz:fc1.w",
-        mut_args(hide(&["at", "entities", "config", "names", "follow_virtual", "program"]))
+        mut_args(hide(&["at", "entities", "config", "names", "follow_virtual", "dequantize", "program"]))
     )]
     Run(Box<Run>),
     /// List, recover and prune the versions of a BigGraph checkpoint folder
@@ -272,7 +272,7 @@ pub(crate) enum Verb {
                             weighbridge checkpoint model/ --prune --keep 2       keep the newest two and what snapshots need\n  \
                             weighbridge checkpoint model/ --sweep all            remove the files of crashed runs\n\n\
                             Exit codes: 0 the current version and all snapshots are complete, 1 one is not, 3 there is no version.",
-        mut_args(hide(&["from", "lenient", "salvage", "at", "names", "follow_virtual", "program"]))
+        mut_args(hide(&["from", "lenient", "salvage", "at", "names", "follow_virtual", "dequantize", "program"]))
     )]
     Checkpoint(Store),
     /// Import edge lists into the input folders of PyTorch-BigGraph
@@ -282,7 +282,7 @@ pub(crate) enum Verb {
     #[command(
         after_help = MORE,
         after_long_help = ranking::EVALUATE_EXAMPLES,
-        mut_args(hide(&["from", "salvage", "names", "follow_virtual", "program"]))
+        mut_args(hide(&["from", "salvage", "names", "follow_virtual", "dequantize", "program"]))
     )]
     Evaluate(Box<Evaluate>),
     /// Find the nearest rows of a table, or what a BigGraph relation predicts
@@ -296,7 +296,7 @@ pub(crate) enum Verb {
     #[command(
         after_help = MORE,
         after_long_help = ranking::RANK_EXAMPLES,
-        mut_args(hide(&["from", "salvage", "names", "follow_virtual", "program"]))
+        mut_args(hide(&["from", "salvage", "names", "follow_virtual", "dequantize", "program"]))
     )]
     Rank(Box<Rank>),
     /// Try the main verbs on small models that ship with the command

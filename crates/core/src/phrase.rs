@@ -55,6 +55,7 @@ words! {
     Config = "config", "Sets the configuration of PyTorch-BigGraph.";
     CopyOthers = "copy-others", "Copies the other files of a folder.";
     DenyLoss = "deny-loss", "Refuses conversions with losses.";
+    Dequantize = "dequantize", "Lists the values of quantized tensors.";
     Drop = "drop", "Drops tensors.";
     Entities = "entities", "Sets the entity folder of PyTorch-BigGraph.";
     FilesOnly = "files-only", "Compares files without their tensors.";

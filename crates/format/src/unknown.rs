@@ -22,7 +22,7 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"\xfd7zXZ", "looks like a file compressed with xz; unpack it first"),
     (b"\x28\xb5\x2f\xfd", "looks like a file compressed with zstd; unpack it first"),
     (b"BZh", "looks like a file compressed with bzip2; unpack it first"),
-    (b"GGUF", "looks like a GGUF file, which Weighbridge does not read"),
+    (b"GGUF", DAMAGED_GGUF),
     (b"{L\0\0\0\0", "looks like a UBJSON file, as XGBoost saves, which Weighbridge does not read"),
     (
         b"MATLAB 5.0 MAT-file",
@@ -55,6 +55,9 @@ const MIN_RANDOM_LEN: usize = 256;
 
 /// Hint for a model of ONNX that its format does not recognize.
 const DAMAGED_ONNX: &str = "looks like an ONNX model, but is not a valid one; the file may be damaged, or this build does not include ONNX";
+
+/// Hint for a GGUF model that its format does not recognize.
+const DAMAGED_GGUF: &str = "looks like a GGUF model, but is not a valid one; the file may be damaged, or this build does not include GGUF";
 
 /// Plausible IR versions of ONNX: 3 is the first release of 2017.
 const ONNX_VERSIONS: std::ops::RangeInclusive<u8> = 3..=32;
@@ -288,7 +291,7 @@ fn by_name(head: &[u8], file: &FileName) -> Option<Phrase> {
     let file_type = match file.extension.as_str() {
         "onnx" => return Some(DAMAGED_ONNX.into()),
         "tflite" => "a TFLite file",
-        "gguf" => "a GGUF file",
+        "gguf" => return Some(DAMAGED_GGUF.into()),
         "mlmodel" => "a Core ML model",
         "weights" => "a Darknet .weights file",
         "joblib" => return Some(joblib()),
@@ -451,8 +454,9 @@ mod tests {
     }
 
     #[test]
-    fn detects_gguf_tflite_and_mxnet_by_magic_bytes() {
-        assert_type("m", b"GGUF\x03\0\0\0", "a GGUF file");
+    fn detects_ggml_tflite_and_mxnet_by_magic_bytes() {
+        assert_eq!(hint_of("m", b"GGUF\x03\0\0\0"), DAMAGED_GGUF);
+        assert_eq!(hint_of("m.gguf", b"\x01\x02\x03\x04"), DAMAGED_GGUF);
         assert_type("m", b"lmgg\0\0\0\0", "a GGML file");
         assert_type("m", b"{L\0\0\0\0\0\0\0\x02L", "a UBJSON file, as XGBoost saves");
         assert_type("m", b"\x1c\0\0\0TFL3\x14\0\x20\0", "a TFLite file");

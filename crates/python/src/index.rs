@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weighbridge::checkpoint::Checkpoint;
 use weighbridge::engine::Maps;
-use weighbridge::formats::{Names, OpenOptions, biggraph, hdf5, open_with, paddle, registry};
+use weighbridge::formats::{Names, OpenOptions, biggraph, gguf, hdf5, open_with, paddle, registry};
 use weighbridge::phrase::Worded;
 use weighbridge::source::{FileSource, LocalFolder, MemorySource};
 use weighbridge::{Error, Result};
@@ -62,6 +62,8 @@ pub(crate) struct Opening {
     #[pyo3(default)]
     pub(crate) follow_virtual: bool,
     #[pyo3(default)]
+    pub(crate) dequantize: bool,
+    #[pyo3(default)]
     pub(crate) program: Option<GivenProgram>,
     #[pyo3(default)]
     pub(crate) names: Option<String>,
@@ -98,6 +100,7 @@ impl Opening {
             None => {}
         }
         options.set_own(hdf5::ReadOptions { follow_virtual: self.follow_virtual });
+        options.set_own(gguf::ReadOptions { dequantize: self.dequantize });
         let mut biggraph = biggraph::ReadOptions { version: self.at, ..Default::default() };
         if let Some(path) = &self.entities {
             biggraph.entities = Some(Arc::new(LocalFolder::open(path)?));

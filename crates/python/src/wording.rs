@@ -17,6 +17,7 @@ const READING: &[Opt] = &[
     Opt::Lenient,
     Opt::Salvage,
     Opt::FollowVirtual,
+    Opt::Dequantize,
     Opt::Program,
     Opt::Names,
     Opt::Entities,
@@ -109,10 +110,11 @@ const FUNCTIONS: &[Function] = &[
 const EVERYWHERE: [Opt; 2] = [Opt::Force, Opt::Lenient];
 
 /// Boolean options.
-const SWITCHES: [Opt; 19] = [
+const SWITCHES: [Opt; 20] = [
     Opt::AllowSymlinks,
     Opt::CopyOthers,
     Opt::DenyLoss,
+    Opt::Dequantize,
     Opt::FilesOnly,
     Opt::FollowVirtual,
     Opt::Force,

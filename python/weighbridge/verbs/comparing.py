@@ -239,6 +239,7 @@ def diff(
     lenient: bool = False,
     salvage: bool = False,
     follow_virtual: bool = False,
+    dequantize: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -268,8 +269,8 @@ def diff(
     - `memory`, `threads`: bytes for buffers; number of threads, 0 is one per processor;
     - `right_from`, `right_program`, ...: reading options of the right side, if they differ from those of the left.
 
-    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
-    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `dequantize`, `program`, `names`, `entities`,
+    `config`, `at`, `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> _ = weighbridge.convert("net.safetensors", "half.npz", cast="f16")

@@ -83,6 +83,7 @@ def shard(
     lenient: bool = False,
     salvage: bool = False,
     follow_virtual: bool = False,
+    dequantize: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -101,8 +102,8 @@ def shard(
     per processor) bound the resources; `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a
     function of the bytes done and the total bytes.
 
-    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
-    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `dequantize`, `program`, `names`, `entities`,
+    `config`, `at`, `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> [shard.name for shard in weighbridge.shard("net.safetensors", "net", max_shard_size=50).shards]
@@ -160,6 +161,7 @@ def merge(
     lenient: bool = False,
     salvage: bool = False,
     follow_virtual: bool = False,
+    dequantize: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -180,8 +182,8 @@ def merge(
     per processor) bound the resources; `no_sync=True` does not wait for the disk. `progress` is `True` for a bar, or a
     function of the bytes done and the total bytes.
 
-    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
-    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `dequantize`, `program`, `names`, `entities`,
+    `config`, `at`, `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> weighbridge.merge(["net.safetensors", "net.safetensors"], output="both.npz", prefer="last")

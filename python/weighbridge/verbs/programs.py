@@ -84,6 +84,7 @@ def program(
     lenient: bool = False,
     salvage: bool = False,
     follow_virtual: bool = False,
+    dequantize: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -100,8 +101,8 @@ def program(
     - `output`: folder to write, or program file if there are no parameters; `force`: replace it;
     - `set`: settings for writing, such as `{"prefix": "inference"}`.
 
-    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
-    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `dequantize`, `program`, `names`, `entities`,
+    `config`, `at`, `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> weighbridge.program("net.safetensors")

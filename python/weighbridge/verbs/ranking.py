@@ -100,6 +100,7 @@ def evaluate(
     lenient: bool = False,
     salvage: bool = False,
     follow_virtual: bool = False,
+    dequantize: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -119,8 +120,8 @@ def evaluate(
     - `seed`: random seed of the negatives and of the AUC;
     - `memory`: memory for the rows of edges; tables are read once for the edges that fit.
 
-    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
-    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `dequantize`, `program`, `names`, `entities`,
+    `config`, `at`, `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> weighbridge.evaluate("no-such-folder", edges="test")
@@ -209,6 +210,7 @@ def neighbors(
     lenient: bool = False,
     salvage: bool = False,
     follow_virtual: bool = False,
+    dequantize: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -227,8 +229,8 @@ def neighbors(
       both sides have the same type;
     - `queries`: file of row names, one a line.
 
-    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
-    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `dequantize`, `program`, `names`, `entities`,
+    `config`, `at`, `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> report = weighbridge.neighbors("net.safetensors", "fc1.weight[0]", count=2, by="l2")
@@ -310,6 +312,7 @@ def rank(
     lenient: bool = False,
     salvage: bool = False,
     follow_virtual: bool = False,
+    dequantize: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -321,8 +324,8 @@ def rank(
 
     `lhs` and `rhs` are rows, such as `user["alice"]` or `user[7]`; `relation` is a name or a number.
 
-    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
-    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `dequantize`, `program`, `names`, `entities`,
+    `config`, `at`, `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> weighbridge.rank("no-such-folder", "user[0]", "user[1]", relation="follows")

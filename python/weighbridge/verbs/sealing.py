@@ -81,6 +81,7 @@ def seal(
     lenient: bool = False,
     salvage: bool = False,
     follow_virtual: bool = False,
+    dequantize: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -97,8 +98,8 @@ def seal(
     - `force`: replace the manifest;
     - `threads`: number of threads; 0 is one per processor.
 
-    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
-    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `dequantize`, `program`, `names`, `entities`,
+    `config`, `at`, `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> sealed = weighbridge.seal("net.safetensors", algorithms=["blake3"])

@@ -109,6 +109,7 @@ def checkpoint(
     lenient: bool = False,
     salvage: bool = False,
     follow_virtual: bool = False,
+    dequantize: bool = False,
     program: Optional[Path] = None,
     names: NameStyle = "as-stored",
     entities: Optional[Path] = None,
@@ -125,8 +126,8 @@ def checkpoint(
     - `prune`: delete old versions, except the newest `keep` ones and those of snapshots;
     - `sweep`: delete leftover files of crashed runs.
 
-    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `program`, `names`, `entities`, `config`, `at`,
-    `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
+    Reading options (`from_`, `lenient`, `salvage`, `follow_virtual`, `dequantize`, `program`, `names`, `entities`,
+    `config`, `at`, `limit`) are those of `open`, where `from_` is `format` and `limit` is `limits`.
 
     >>> import weighbridge
     >>> weighbridge.checkpoint("no-such-folder")

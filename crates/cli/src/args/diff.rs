@@ -85,7 +85,7 @@ pub(crate) struct Diff {
 }
 
 impl Diff {
-    /// Returns how to read the right side. `--lenient`, `--salvage`, `--follow-virtual`, `--names` and `--limit` apply to both.
+    /// Returns how to read the right side. `--lenient`, `--salvage`, `--follow-virtual`, `--dequantize`, `--names` and `--limit` apply to both.
     pub(crate) fn right_input(&self) -> Input {
         Input {
             from: self.right_from.clone(),
@@ -96,6 +96,7 @@ impl Diff {
             lenient: self.input.lenient,
             salvage: self.input.salvage,
             follow_virtual: self.input.follow_virtual,
+            dequantize: self.input.dequantize,
             names: self.input.names,
             limit: self.input.limit.clone(),
         }

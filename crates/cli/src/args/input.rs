@@ -3,7 +3,7 @@
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 use std::sync::Arc;
-use weighbridge::formats::{Names, biggraph, hdf5, paddle};
+use weighbridge::formats::{Names, biggraph, gguf, hdf5, paddle};
 use weighbridge::source::{FileSource, LocalFolder};
 use weighbridge::{OpenOptions, Result};
 
@@ -27,6 +27,9 @@ pub(crate) struct Input {
     /// Follow the virtual datasets of HDF5 into other files of the same folder
     #[arg(long, help_heading = "Input", hide_short_help = true)]
     pub follow_virtual: bool,
+    /// List the values of quantized GGUF tensors as f32, instead of their blocks
+    #[arg(long, help_heading = "Input", hide_short_help = true)]
+    pub dequantize: bool,
     /// Program of a Paddle parameter file, when it is in another folder
     #[arg(long, value_name = "FILE", help_heading = "Input", hide_short_help = true)]
     pub program: Option<PathBuf>,
@@ -71,6 +74,7 @@ impl Input {
         options.lenient = self.lenient;
         options.salvage = self.salvage;
         options.set_own(hdf5::ReadOptions { follow_virtual: self.follow_virtual });
+        options.set_own(gguf::ReadOptions { dequantize: self.dequantize });
         if let Some(path) = &self.program {
             options.set_own(paddle::ReadOptions::of_program(path)?);
         }

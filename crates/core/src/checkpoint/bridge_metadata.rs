@@ -28,8 +28,8 @@ impl Metadata {
     /// Metadata key of the bridge index.
     pub const INDEX_KEY: &'static str = "weighbridge.index";
 }
-/// Maximum bytes of JSON text for typed metadata.
-const MAX_METADATA: usize = 2 << 20;
+/// Maximum bytes of JSON text for typed metadata: a vocabulary of 300,000 tokens with its merges takes half of it.
+const MAX_METADATA: usize = 32 << 20;
 /// Maximum bytes of JSON text for the attributes of all tensors together.
 const MAX_ATTRIBUTES: usize = 2 << 20;
 /// Attributes about bytes shared by tensors.

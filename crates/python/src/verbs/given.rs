@@ -344,6 +344,7 @@ impl<'py> Given<'py> {
             lenient: self.flag("lenient")?,
             salvage: self.flag("salvage")?,
             follow_virtual: self.flag("follow_virtual")?,
+            dequantize: self.flag("dequantize")?,
             program: self.path("program")?.map(GivenProgram::File),
             names: self
                 .one_of("names", &["as-stored", "structured", "variable"].map(|word| (word, word)))?

@@ -13,6 +13,9 @@ pub(crate) use absent::torch;
 #[cfg(feature = "biggraph")]
 #[doc(no_inline)]
 pub use weighbridge_biggraph as biggraph;
+#[cfg(feature = "gguf")]
+#[doc(no_inline)]
+pub use weighbridge_gguf as gguf;
 #[cfg(feature = "hdf5")]
 #[doc(no_inline)]
 pub use weighbridge_hdf5_model as hdf5;
@@ -74,6 +77,8 @@ pub static ALL: &[&dyn Format] = &[
     &paddle::Paddle,
     #[cfg(feature = "onnx")]
     &onnx::Onnx,
+    #[cfg(feature = "gguf")]
+    &gguf::Gguf,
     #[cfg(feature = "tables")]
     &tsv::Tsv,
     #[cfg(feature = "tables")]

@@ -55,6 +55,8 @@ fn goldens() -> Vec<PathBuf> {
         "torch/good/views.pt",
         "onnx/good/mlp.onnx",
         "onnx/good/external",
+        "gguf/good/model.gguf",
+        "gguf/good/shards",
         "hdf5/small/plain_default.h5",
         "hdf5/small/gzip_default.h5",
         "tables/plain.parquet",

@@ -134,6 +134,7 @@ fn good_files_give_no_false_alarm() {
     for folder in [
         "biggraph",
         "cast",
+        "gguf/good",
         "hdf5/good",
         "hdf5/small",
         "npy/good",

@@ -11,8 +11,16 @@ use weighbridge_core::phrase;
 use weighbridge_core::phrase::{Opt, Phrase};
 
 /// Attributes that refer to a particular dimension.
-const DIMENSION_ATTRIBUTES: [&str; 7] =
-    ["batch", "lod", "rows", "height", "reversed", Attributes::QUANTIZED_AXIS, Attributes::SPARSE_LAYOUT];
+const DIMENSION_ATTRIBUTES: [&str; 8] = [
+    "batch",
+    "lod",
+    "rows",
+    "height",
+    "reversed",
+    "quantized_shape",
+    Attributes::QUANTIZED_AXIS,
+    Attributes::SPARSE_LAYOUT,
+];
 
 /// Hint for tensors that cannot be transposed.
 const OTHER_PATTERN: &str = "use a pattern that does not match this tensor";

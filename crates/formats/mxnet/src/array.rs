@@ -128,7 +128,9 @@ pub(crate) struct Content {
 pub(crate) fn read(source: &SourceRef, limits: &Limits, salvage: bool) -> Result<Content> {
     let mut content = Content::default();
     match fill(source, limits, &mut content) {
-        Err(error) if salvage && weighbridge_core::checkpoint::Damage::is(&error) => content.fault = Some(error),
+        Err(error) if salvage && weighbridge_core::checkpoint::Damage::is(&error) => {
+            content.fault = Some(error)
+        }
         done => done?,
     }
     Ok(content)
@@ -139,10 +141,13 @@ fn fill(source: &SourceRef, limits: &Limits, content: &mut Content) -> Result<()
     let mut cursor = Cursor::new(source.clone(), 0);
     let head: [u8; 8] = cursor.array("the header")?;
     if HEAD.get(..8) != Some(&head) {
-        return Err(Error::corrupt("bad-header", "the file does not begin with the number of a parameter file")
-            .at(0)
-            .expected("0x112")
-            .found(format_args!("{:#x}", u64::from_le_bytes(head))));
+        return Err(Error::corrupt(
+            "bad-header",
+            "the file does not begin with the number of a parameter file",
+        )
+        .at(0)
+        .expected("0x112")
+        .found(format_args!("{:#x}", u64::from_le_bytes(head))));
     }
     let reserved: [u8; 8] = cursor.array("the header")?;
     if reserved != [0; 8] {

@@ -159,7 +159,8 @@ impl ScanCode for MxNet {
 
     /// Accepts the symbol of a model, which is text; its operators are scanned with the model.
     fn is_text(&self, name: &Path, source: &SourceRef, _: &Limits) -> Result<bool> {
-        let is_named = name.file_name().and_then(|name| name.to_str()).is_some_and(|n| n.ends_with(read::ENDING));
+        let is_named =
+            name.file_name().and_then(|name| name.to_str()).is_some_and(|n| n.ends_with(read::ENDING));
         let head = weighbridge_io::source::read_vec(&**source, 0, source.len().min(512))?;
         Ok(is_named && symbol::recognises(&head))
     }

@@ -113,14 +113,20 @@ fn fill(checkpoint: &mut Checkpoint, content: &Content, source: &SourceRef, limi
             name = [base.as_slice(), format!("~{}", duplicates + 1).as_bytes()].concat();
         }
         if name.len() > base.len() {
-            let text = format!("duplicate name; the second array is named {}", escape_text(&Name::new(&name).to_text()));
+            let text = format!(
+                "duplicate name; the second array is named {}",
+                escape_text(&Name::new(&name).to_text())
+            );
             checkpoint.notes.push(Note::new("name-collision", text));
         }
         let path = path(&name);
         let parts = path.parts().len() as u64;
-        Limits::check("parts in a name", "path_parts", parts, limits.path_parts).map_err(|e| e.at(array.at))?;
+        Limits::check("parts in a name", "path_parts", parts, limits.path_parts)
+            .map_err(|e| e.at(array.at))?;
         let Some((data, others)) = array.parts.split_first() else {
-            checkpoint.notes.push(Note::skipped_tensor(path.to_text(), "an array without shape and elements"));
+            checkpoint
+                .notes
+                .push(Note::skipped_tensor(path.to_text(), "an array without shape and elements"));
             continue;
         };
         let mut entry = match array.storage {

@@ -57,7 +57,13 @@ struct Node {
 
 /// Output of a node: the index of the node, that of the output, and a version.
 #[derive(Debug, Deserialize)]
-struct Entry(u64, u64, #[serde(default)] #[expect(dead_code, reason = "outputs are never replaced")] u64);
+struct Entry(
+    u64,
+    u64,
+    #[serde(default)]
+    #[expect(dead_code, reason = "outputs are never replaced")]
+    u64,
+);
 
 impl Node {
     fn is_variable(&self) -> bool {
@@ -121,7 +127,8 @@ fn parse(bytes: Vec<u8>, budget: &Budget, stored: &HashSet<String>) -> Result<To
 
 /// Returns the offset of a place in a text.
 fn offset(bytes: &[u8], line: usize, column: usize) -> u64 {
-    let before: usize = bytes.split_inclusive(|&byte| byte == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
+    let before: usize =
+        bytes.split_inclusive(|&byte| byte == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
     (before + column.saturating_sub(1)) as u64
 }
 
@@ -153,9 +160,12 @@ fn add(
     let name_of = |entry: &Entry, before: usize| -> Result<String> {
         let found = usize::try_from(entry.0).ok().filter(|&place| place < before);
         let Some(node) = found.and_then(|place| graph.nodes.get(place)) else {
-            return Err(Error::corrupt("bad-program", "a node of the symbol reads one that does not precede it")
-                .expected(format_args!("a node below {before}"))
-                .found(entry.0));
+            return Err(Error::corrupt(
+                "bad-program",
+                "a node of the symbol reads one that does not precede it",
+            )
+            .expected(format_args!("a node below {before}"))
+            .found(entry.0));
         };
         Ok(match (node.is_variable(), several.contains(&entry.0)) {
             (true, _) => node.name.clone(),
@@ -267,7 +277,8 @@ fn variable(node: &Node, is_parameter: bool) -> Variable {
 fn shape(text: &str) -> Option<Vec<i64>> {
     let inner = text.trim().strip_prefix(['(', '['])?.strip_suffix([')', ']'])?;
     let sizes = inner.split(',').map(str::trim).filter(|part| !part.is_empty());
-    let sizes = sizes.map(|part| part.trim_end_matches('L').parse::<i64>().ok().map(|n| if n == 0 { -1 } else { n }));
+    let sizes =
+        sizes.map(|part| part.trim_end_matches('L').parse::<i64>().ok().map(|n| if n == 0 { -1 } else { n }));
     // A shape without sizes is unknown in files of Module.
     sizes.collect::<Option<Vec<i64>>>().filter(|sizes| !sizes.is_empty())
 }

@@ -115,7 +115,8 @@ fn the_symbol_beside_is_the_program() {
     assert_eq!(parameters, stored);
     for file in ["module-0003", "exported-0000", "loop-0012", "old-0010"] {
         let checkpoint = opened(&format!("{file}.params"));
-        let findings = weighbridge_core::check::program(checkpoint.topology.as_deref().unwrap(), &checkpoint.tensors);
+        let findings =
+            weighbridge_core::check::program(checkpoint.topology.as_deref().unwrap(), &checkpoint.tensors);
         assert!(findings.is_empty(), "{file}: {findings:?}");
     }
     // A parameter without an array is missing.
@@ -140,7 +141,9 @@ fn a_model_is_written_with_its_symbol() {
     let files: Vec<_> = plan.files.iter().map(|file| file.name.as_str()).collect();
     assert_eq!(files, ["model-symbol.json", "model-0000.params"]);
     let made = materialise(&plan);
-    assert!(made[0] == bytes_of("good/exported-symbol.json") && made[1] == bytes_of("good/exported-0000.params"));
+    assert!(
+        made[0] == bytes_of("good/exported-symbol.json") && made[1] == bytes_of("good/exported-0000.params")
+    );
     let plain = MxNet.plan(&checkpoint, &PlanOptions::default()).unwrap();
     assert_eq!(plain.losses.iter().map(|loss| loss.code.as_str()).collect::<Vec<_>>(), ["program"]);
     let name = names(&checkpoint).remove(0);
@@ -267,7 +270,9 @@ fn a_truncated_file_keeps_its_intact_arrays() {
 /// Changed bytes cause errors, never panics; a file that opens can be written, and its bytes are accounted for.
 #[test]
 fn mutations_never_panic() {
-    for file in ["version_0.params", "sparse.params", "numpy_shapes.params", "loop-symbol.json", "old-symbol.json"] {
+    for file in
+        ["version_0.params", "sparse.params", "numpy_shapes.params", "loop-symbol.json", "old-symbol.json"]
+    {
         let bytes = bytes_of(&format!("good/{file}"));
         for place in 0..bytes.len() {
             for change in [1u8, 0x80] {
@@ -277,7 +282,9 @@ fn mutations_never_panic() {
                 _ = MxNet.outline(&source, &OpenOptions::default().limits);
                 _ = MxNet.scan(&source, &OpenOptions::default());
                 match registry().open_source(source, &forced()) {
-                    Ok(checkpoint) => _ = MxNet.plan(&checkpoint, &PlanOptions::default()).map(|plan| materialise(&plan)),
+                    Ok(checkpoint) => {
+                        _ = MxNet.plan(&checkpoint, &PlanOptions::default()).map(|plan| materialise(&plan))
+                    }
                     Err(_) => {
                         let salvage = OpenOptions { salvage: true, ..forced() };
                         _ = registry().open_source(memory(&changed), &salvage);

@@ -36,11 +36,13 @@ pub(crate) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         None if own && checkpoint.kind == MODULE => MODULE,
         None if own && checkpoint.kind == LIST && is_numbered(checkpoint) => LIST,
         None => GLUON,
-        Some(kind) => [MODULE, GLUON, LIST, MODEL].into_iter().find(|known| *known == kind).ok_or_else(|| {
-            Error::usage("unknown-kind", "unknown kind for mxnet")
-                .expected("gluon, module, list or model")
-                .found(kind)
-        })?,
+        Some(kind) => {
+            [MODULE, GLUON, LIST, MODEL].into_iter().find(|known| *known == kind).ok_or_else(|| {
+                Error::usage("unknown-kind", "unknown kind for mxnet")
+                    .expected("gluon, module, list or model")
+                    .found(kind)
+            })?
+        }
     };
     let symbol = checkpoint.topology.as_deref().filter(|topology| topology.form == symbol::FORM);
     if let (SYMBOL, Some(symbol)) = (kind, symbol) {
@@ -87,7 +89,10 @@ fn check_names(checkpoint: &Checkpoint, symbol: &Topology) -> Result<()> {
             "the symbol has a parameter of this name, and the checkpoint has no such tensor",
         )
         .on_tensor(escape_text(&missing.name))
-        .hint(phrase!["keep the names of the symbol, or write the parameters alone: ", Opt::Kind.with(MODULE)])),
+        .hint(phrase![
+            "keep the names of the symbol, or write the parameters alone: ",
+            Opt::Kind.with(MODULE)
+        ])),
     }
 }
 
@@ -99,7 +104,8 @@ fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
     losses.extend(keys.map(|(key, _)| Loss::new("metadata-dropped", escape_text(key), detail)));
     for tensor in &checkpoint.tensors {
         let keys = tensor.attributes.keys().map(String::as_str).filter(|key| !ATTRIBUTES.contains(key));
-        let keys: Vec<String> = keys.filter(|key| *key != Attributes::RENAMED_FROM).map(escape_text).collect();
+        let keys: Vec<String> =
+            keys.filter(|key| *key != Attributes::RENAMED_FROM).map(escape_text).collect();
         if !keys.is_empty() {
             let keys = first_and_more(keys, MAX_NAMED);
             let detail = format!("attributes dropped: a parameter file of MXNet has no place for {keys}");
@@ -128,9 +134,16 @@ struct Planned<'a> {
     name: Vec<u8>,
 }
 
-fn parameters(checkpoint: &Checkpoint, kind: &str, name: &str, losses: &mut Vec<Loss>) -> Result<PlannedFile> {
+fn parameters(
+    checkpoint: &Checkpoint,
+    kind: &str,
+    name: &str,
+    losses: &mut Vec<Loss>,
+) -> Result<PlannedFile> {
     let names = checkpoint.bridge_names(|name| name, &[]);
-    for (tensor, name) in checkpoint.tensors.iter().zip(&names).filter(|(tensor, name)| tensor.text() != **name) {
+    for (tensor, name) in
+        checkpoint.tensors.iter().zip(&names).filter(|(tensor, name)| tensor.text() != **name)
+    {
         let detail = format!("written as {}", escape_text(name));
         losses.push(Loss::new("renamed", tensor.name(), detail));
     }
@@ -155,7 +168,11 @@ fn parameters(checkpoint: &Checkpoint, kind: &str, name: &str, losses: &mut Vec<
     }
     if kind == LIST && !is_numbered(checkpoint) {
         let detail = "names dropped: a list of arrays has none";
-        losses.push(Loss::new("name-dropped", first_and_more(checkpoint.tensors.iter().map(TensorEntry::name), MAX_NAMED), detail));
+        losses.push(Loss::new(
+            "name-dropped",
+            first_and_more(checkpoint.tensors.iter().map(TensorEntry::name), MAX_NAMED),
+            detail,
+        ));
     }
     Ok(file.finish())
 }
@@ -182,11 +199,14 @@ fn arrays<'a>(
     names: &[String],
     losses: &mut Vec<Loss>,
 ) -> Vec<Planned<'a>> {
-    let layout = |entry: &TensorEntry| entry.text_attribute(Attributes::SPARSE_LAYOUT).and_then(Storage::of_name);
+    let layout =
+        |entry: &TensorEntry| entry.text_attribute(Attributes::SPARSE_LAYOUT).and_then(Storage::of_name);
     let is_part = |entry: &TensorEntry| layout(entry).is_some();
     let mut places: HashMap<&TensorPath, &TensorEntry> = HashMap::new();
     // A file with scalars has no sparse arrays.
-    if checkpoint.tensors.iter().any(is_part) && !checkpoint.tensors.iter().any(|tensor| tensor.shape.rank() == 0) {
+    if checkpoint.tensors.iter().any(is_part)
+        && !checkpoint.tensors.iter().any(|tensor| tensor.shape.rank() == 0)
+    {
         places = checkpoint.tensors.iter().map(|tensor| (&tensor.path, tensor)).collect();
     }
     let mut taken: HashSet<&TensorPath> = HashSet::new();
@@ -198,7 +218,8 @@ fn arrays<'a>(
                 sparse.insert(&entry.path, found);
             }
             None => {
-                let detail = "indices are missing, or the file has scalars: the parts are written as dense arrays";
+                let detail =
+                    "indices are missing, or the file has scalars: the parts are written as dense arrays";
                 losses.push(Loss::new("parts-missing", entry.name(), detail));
             }
         }

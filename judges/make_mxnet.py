@@ -133,6 +133,10 @@ def write():
     rows = nd.sparse.row_sparse_array((values("float32", (2, 3)), [1, 4]), shape=(6, 3))
     csr = nd.sparse.csr_matrix((values("float64", (3,)), [0, 2, 1], [0, 2, 2, 3]), shape=(3, 4), dtype="float64")
     nd.save(str(GOOD / "sparse.params"), {"dense": nd.ones((2,)), "embed.rows": rows, "matrix": csr})
+    # MXNet 1.9 writes a header at times before the rows are computed; it reads such files by their indices.
+    whole, stated = (GOOD / "sparse.params").read_bytes(), struct.pack("<iiqq", 1, 2, 2, 3)
+    assert whole.count(stated) == 1
+    (GOOD / "sparse_unstated.params").write_bytes(whole.replace(stated, struct.pack("<iiqq", 1, 2, 0, 3)))
     nd.save(str(GOOD / "sparse_list.params"), [csr, rows])
     nd.save(str(GOOD / "sparse_empty.params"), {"r": nd.sparse.zeros("row_sparse", (3, 2)), "c": nd.sparse.zeros("csr", (3, 2))})
     with mx.util.np_shape(True):

@@ -14,6 +14,8 @@ use weighbridge_core::topology::{
 
 /// Form of a program that is a network of Caffe.
 pub(crate) const FORM: &str = "caffe";
+/// Type of a layer of inputs.
+const INPUT: &str = "Input";
 /// Memory of an attribute, besides its texts.
 const ATTRIBUTE: u64 = 150;
 /// Memory of a layer, besides its attributes.
@@ -266,6 +268,9 @@ impl Network {
             for name in &layer.tops {
                 unread.insert(name.clone(), place);
             }
+            if layer.kind == INPUT {
+                feeds.extend(inputs(&layer));
+            }
             let slot = |arguments| vec![Slot { name: String::new(), arguments }];
             let name = AttributeValue::Text(layer.name);
             let name = Attribute { name: "name".to_owned(), kind: String::new(), value: name };
@@ -291,6 +296,20 @@ impl Network {
             operator_versions: Vec::new(),
         }
     }
+}
+
+/// Returns the inputs of a layer of inputs. Several inputs have their sizes in one list.
+fn inputs(layer: &Layer) -> Vec<Endpoint> {
+    let is_size = |attribute: &&Attribute| attribute.name == "input_param.shape.dim";
+    let values = layer.attributes.iter().filter(is_size).flat_map(|attribute| match &attribute.value {
+        AttributeValue::List(values) => values.as_slice(),
+        single => std::slice::from_ref(single),
+    });
+    let size =
+        |value: &AttributeValue| if let AttributeValue::Int(size) = value { Some(*size) } else { None };
+    let sizes: Vec<i64> = values.filter_map(size).collect();
+    let shape = (layer.tops.len() == 1 && !sizes.is_empty()).then_some(sizes);
+    layer.tops.iter().map(|name| Endpoint { name: name.clone(), dtype: None, shape: shape.clone() }).collect()
 }
 
 /// Joins repeated attributes to lists.

@@ -127,6 +127,11 @@ fn networks_of_all_versions_are_programs() {
             assert!(matches!(sized.attribute(key), Some(AttributeValue::Int(2 | 3))), "{version}");
         }
     }
+    let lenet = opened("lenet.caffemodel").topology.unwrap();
+    assert_eq!(
+        (lenet.feeds[0].name.as_str(), lenet.feeds[0].shape.as_deref()),
+        ("data", Some(&[1, 1, 8, 8][..]))
+    );
     let v1 = opened("v1.caffemodel").topology.unwrap();
     assert_eq!(v1.feeds[0].shape.as_deref(), Some(&[1, 1, 4, 4][..]));
     assert_eq!(v1.fetches[0].name, "fc");

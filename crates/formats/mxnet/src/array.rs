@@ -228,6 +228,15 @@ fn array(cursor: &mut Cursor, limits: &Limits, budget: &Budget) -> Result<Array>
         let at = cursor.position();
         kinds.push((dtype, self::shape(cursor, None, limits)?.ok_or_else(|| unknown_shape(at))?));
     }
+    // MXNet 1.9 writes a header at times before the rows are computed. It then reads the array by its indices.
+    if let Some((_, indices)) =
+        kinds.get(1..).and_then(<[_]>::last).filter(|_| kinds[0].1.elements() == Some(0))
+    {
+        kinds[0].1 = match storage {
+            Storage::RowSparse => rows(&shape, indices),
+            _ => indices.clone(),
+        };
+    }
     let mut parts = Vec::with_capacity(kinds.len());
     for (dtype, shape) in kinds {
         let at = cursor.position();
@@ -241,6 +250,12 @@ fn array(cursor: &mut Cursor, limits: &Limits, budget: &Budget) -> Result<Array>
     }
     let end = cursor.position();
     Ok(Array { at, version, storage, shape, device, parts, end })
+}
+
+/// Returns the shape of the stored rows of an array.
+fn rows(shape: &Shape, indices: &Shape) -> Shape {
+    let count = indices.dims().first().copied();
+    Shape::new(count.into_iter().chain(shape.dims().iter().skip(1).copied()).collect::<Vec<_>>())
 }
 
 fn unknown_shape(at: u64) -> Error {

@@ -45,17 +45,21 @@ const MODULE: &str = "module";
 const GLUON: &str = "gluon";
 /// Kind of a file without names.
 const LIST: &str = "list";
+/// Kind of a parameter file in general: with prefixes and names as in the opened file.
+const PARAMETERS: &str = "parameters";
 /// Kind of a symbol, opened alone.
 const SYMBOL: &str = "symbol";
 /// Kind of a folder with a symbol and its parameters. Only written: opening such parameters finds their symbol.
 const MODEL: &str = "model";
-/// Metadata key of the version of the arrays: 0 to 3.
+/// Version of the arrays that MXNet 1.x writes.
+const VERSION: u8 = 2;
+/// Metadata key of another version of the arrays: 0, 1 or 3.
 const ARRAY_VERSION: &str = "ndarray_version";
 
 static INFO: FormatInfo = FormatInfo {
     id: "mxnet",
     title: "MXNet and Gluon parameters, with their symbol",
-    extensions: &[("params", GLUON)],
+    extensions: &[("params", PARAMETERS)],
     dtypes: &DTYPES,
     order: Some(Order::Row),
     settings: &[],

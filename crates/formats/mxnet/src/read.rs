@@ -1,13 +1,13 @@
 //! Reader: file to checkpoint. Elements of arrays are not read.
 
 use crate::array::{self, Array, CPU, Content, Part, Storage};
-use crate::{ARRAY_VERSION, GLUON, LIST, MODULE, SYMBOL, symbol};
+use crate::{ARRAY_VERSION, GLUON, LIST, MODULE, SYMBOL, VERSION, symbol};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::budget::Budget;
 use weighbridge_core::checkpoint::{
-    Attributes, Checkpoint, Name, Note, Role, TensorEntry, TensorPath, Value, escape_text,
+    Attributes, Checkpoint, Name, Note, Origin, Role, TensorEntry, TensorPath, Value, escape_text,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -70,6 +70,10 @@ pub(crate) fn open(
             checkpoint.notes.push(Note::new("names-missing", text));
         }
     }
+    if checkpoint.kind != GLUON {
+        // A file of another format, converted back, gets its prefixes again.
+        checkpoint.origin = Some(Origin { format: "mxnet".to_owned(), kind: checkpoint.kind.to_owned() });
+    }
     fill(&mut checkpoint, &content, source, &limits)?;
     if let Some((folder, name)) = around
         && let Some(symbol) = symbol_of(folder, name)?
@@ -92,7 +96,7 @@ fn kind(content: &Content) -> &'static str {
 
 fn fill(checkpoint: &mut Checkpoint, content: &Content, source: &SourceRef, limits: &Limits) -> Result<()> {
     let version = content.arrays.first().map(|array| array.version);
-    if let Some(version) = version {
+    if let Some(version) = version.filter(|version| *version != VERSION) {
         checkpoint.metadata.set(ARRAY_VERSION, Value::U64(version.into()));
     }
     let lost_names = content.fault.is_some();

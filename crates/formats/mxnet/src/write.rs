@@ -2,7 +2,7 @@
 
 use crate::array::{CPU, HEAD, Storage, V1, dtype_number};
 use crate::read::{ARG, AUX, DEVICE, SPARSE_SHAPE, below};
-use crate::{ARRAY_VERSION, GLUON, LIST, MODEL, MODULE, SYMBOL, symbol};
+use crate::{ARRAY_VERSION, GLUON, LIST, MODEL, MODULE, PARAMETERS, SYMBOL, VERSION, symbol};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{
     Attributes, Checkpoint, Loss, Name, Role, TensorEntry, TensorPath, Value, escape_text,
@@ -18,8 +18,6 @@ use weighbridge_format::PlanOptions;
 
 /// Names of the files of a model.
 const FILES: [&str; 2] = ["model-symbol.json", "model-0000.params"];
-/// Version of the arrays that MXNet 1.x writes.
-const VERSION: u8 = 2;
 /// Version with scalars. MXNet does not load it together with other versions.
 const WITH_SCALARS: u8 = 3;
 /// Attributes that are stored.
@@ -31,15 +29,19 @@ const MAX_NAMED: usize = 10;
 pub(crate) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     options.check(&crate::INFO)?;
     let own = checkpoint.format == crate::INFO.id;
+    let origin = checkpoint.origin.as_ref().filter(|origin| origin.format == crate::INFO.id);
+    let opened = if own { Some(checkpoint.kind) } else { origin.map(|origin| origin.kind.as_str()) };
     let kind = match options.kind.as_deref() {
-        None if own && checkpoint.kind == SYMBOL && checkpoint.tensors.is_empty() => SYMBOL,
-        None if own && checkpoint.kind == MODULE => MODULE,
-        None if own && checkpoint.kind == LIST && is_numbered(checkpoint) => LIST,
-        None => GLUON,
+        None if opened == Some(SYMBOL) && checkpoint.tensors.is_empty() => SYMBOL,
+        None | Some(PARAMETERS) => match opened {
+            Some(MODULE) => MODULE,
+            Some(LIST) if is_numbered(checkpoint) => LIST,
+            _ => GLUON,
+        },
         Some(kind) => {
             [MODULE, GLUON, LIST, MODEL].into_iter().find(|known| *known == kind).ok_or_else(|| {
                 Error::usage("unknown-kind", "unknown kind for mxnet")
-                    .expected("gluon, module, list or model")
+                    .expected("parameters, gluon, module, list or model")
                     .found(kind)
             })?
         }
@@ -67,16 +69,23 @@ pub(crate) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     Ok(WritePlan { format: "mxnet", kind, files, losses })
 }
 
-/// Returns true if the names of the tensors are those of arrays without names: 0, 1, ...
+/// Returns true if the names of the tensors are those of arrays without names: 0, 1, ..., in any order.
 fn is_numbered(checkpoint: &Checkpoint) -> bool {
-    let first = |tensor: &TensorEntry| tensor.path.parts().first().map(Name::to_text).unwrap_or_default();
-    let mut last = None;
-    checkpoint.tensors.iter().all(|tensor| {
-        let number = first(tensor).parse::<u64>().ok();
-        let is_next = number.is_some_and(|n| last.map_or(n == 0, |last: u64| n == last || n == last + 1));
-        last = number;
-        is_next
-    })
+    let first = |tensor: &TensorEntry| {
+        tensor.path.parts().first().map(Name::to_text).and_then(|name| number_of(&name))
+    };
+    let Some(mut numbers) = checkpoint.tensors.iter().map(first).collect::<Option<Vec<u64>>>() else {
+        return false;
+    };
+    numbers.sort_unstable();
+    // Parts of a sparse array have one number.
+    numbers.dedup();
+    numbers.iter().copied().eq(0..numbers.len() as u64)
+}
+
+/// Returns the number that is the name of an array without a name.
+fn number_of(name: &str) -> Option<u64> {
+    name.parse().ok().filter(|number: &u64| number.to_string() == name)
 }
 
 /// Rejects a model whose symbol has parameters without tensors.
@@ -147,7 +156,11 @@ fn parameters(
         let detail = format!("written as {}", escape_text(name));
         losses.push(Loss::new("renamed", tensor.name(), detail));
     }
-    let arrays = arrays(checkpoint, kind, &names, losses);
+    let mut arrays = arrays(checkpoint, kind, &names, losses);
+    if kind == LIST && is_numbered(checkpoint) {
+        // Other formats sort their tensors by name.
+        arrays.sort_by_key(|array| std::str::from_utf8(&array.name).ok().and_then(number_of));
+    }
     let has_scalars = arrays.iter().any(|array| array.shape.is_empty());
     let mut file = FileBuilder::new(name);
     file.literal(HEAD);

@@ -13,9 +13,15 @@ pub(crate) use absent::torch;
 #[cfg(feature = "biggraph")]
 #[doc(no_inline)]
 pub use weighbridge_biggraph as biggraph;
+#[cfg(feature = "caffe")]
+#[doc(no_inline)]
+pub use weighbridge_caffe as caffe;
 #[cfg(feature = "hdf5")]
 #[doc(no_inline)]
 pub use weighbridge_hdf5_model as hdf5;
+#[cfg(feature = "mxnet")]
+#[doc(no_inline)]
+pub use weighbridge_mxnet as mxnet;
 #[cfg(feature = "numpy")]
 #[doc(no_inline)]
 pub use weighbridge_numpy::{npy, npz};
@@ -74,6 +80,10 @@ pub static ALL: &[&dyn Format] = &[
     &paddle::Paddle,
     #[cfg(feature = "onnx")]
     &onnx::Onnx,
+    #[cfg(feature = "mxnet")]
+    &mxnet::MxNet,
+    #[cfg(feature = "caffe")]
+    &caffe::Caffe,
     #[cfg(feature = "tables")]
     &tsv::Tsv,
     #[cfg(feature = "tables")]

@@ -163,6 +163,8 @@ const LAYERS: [&[&str]; 10] = [
         "formats/tables",
         "formats/paddle",
         "formats/onnx",
+        "formats/mxnet",
+        "formats/caffe",
         "formats/biggraph",
     ],
     &["weighbridge"],

@@ -331,6 +331,8 @@ families! {
     paddle: "paddle", true;
     hdf5: "hdf5", true;
     onnx: "onnx", true;
+    mxnet: "mxnet", true;
+    caffe: "caffe", true;
     tables: "tables", true;
     npy: "npy", false;
 }

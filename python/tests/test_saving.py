@@ -50,7 +50,7 @@ def test_every_format(name: str, tmp_path: Path) -> None:
 
 def test_all_formats_are_tested() -> None:
     # An ONNX model is a graph: arrays are not enough.
-    assert {*TARGETS, "onnx"} == set(weighbridge.formats())
+    assert {*TARGETS, "onnx", "caffe"} == set(weighbridge.formats())
 
 
 def test_accepts_all_array_protocols(tmp_path: Path) -> None:

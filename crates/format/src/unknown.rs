@@ -33,7 +33,7 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"Rar!\x1a\x07", "looks like a RAR archive; unpack it first"),
     (b"\x89PNG\r\n\x1a\n", "looks like a PNG image, not a model"),
     (b"%PDF-", "looks like a PDF document, not a model"),
-    (b"\x12\x01\0\0\0\0\0\0", "looks like an MXNet .params file, which Weighbridge does not read"),
+    (b"\x12\x01\0\0\0\0\0\0", DAMAGED_MXNET),
     (b"<!DOCTYPE", WEB_PAGE),
     (b"<html", WEB_PAGE),
     (b"#!", "looks like a script, not a model"),
@@ -53,6 +53,8 @@ const JOBLIB_MODULE: &[u8] = b"joblib.numpy_pickle";
 /// Minimum bytes for the detection of random data.
 const MIN_RANDOM_LEN: usize = 256;
 
+/// Hint for parameters of MXNet that its format does not recognize.
+const DAMAGED_MXNET: &str = "looks like an MXNet .params file, but is not a valid one; the file may be damaged, or this build does not include MXNet";
 /// Hint for a model of ONNX that its format does not recognize.
 const DAMAGED_ONNX: &str = "looks like an ONNX model, but is not a valid one; the file may be damaged, or this build does not include ONNX";
 
@@ -454,13 +456,13 @@ mod tests {
     }
 
     #[test]
-    fn detects_ggml_tflite_and_mxnet_by_magic_bytes() {
+    fn detects_ggml_and_tflite_by_magic_bytes() {
         assert_eq!(hint_of("m", b"GGUF\x03\0\0\0"), DAMAGED_GGUF);
         assert_eq!(hint_of("m.gguf", b"\x01\x02\x03\x04"), DAMAGED_GGUF);
         assert_type("m", b"lmgg\0\0\0\0", "a GGML file");
         assert_type("m", b"{L\0\0\0\0\0\0\0\x02L", "a UBJSON file, as XGBoost saves");
         assert_type("m", b"\x1c\0\0\0TFL3\x14\0\x20\0", "a TFLite file");
-        assert_type("m", b"\x12\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0", "an MXNet .params file");
+        assert_eq!(hint_of("m", b"\x12\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), DAMAGED_MXNET);
     }
 
     #[test]

@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// Parsed program with its original bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
-    /// Form of [`bytes`](Self::bytes): `program-desc` (protobuf), `pir` (JSON), or `onnx` (protobuf, without the elements of its
+    /// Form of [`bytes`](Self::bytes): `program-desc` (protobuf), `pir` (JSON), `mxnet` (JSON), `caffe` (protobuf without blobs, or
+    /// its text form), or `onnx` (protobuf, without the elements of its
     /// tensors).
     pub form: &'static str,
     /// Version of the framework or of the form stated in the program: `2.6.2`.
@@ -130,7 +131,7 @@ pub struct Endpoint {
 impl Topology {
     /// Returns true if the file of the program also contains its tensors, which therefore match their declarations.
     pub fn has_tensors(&self) -> bool {
-        self.form == "onnx"
+        matches!(self.form, "onnx" | "caffe")
     }
 
     /// Returns the variables stored in parameter files: persistable data of all blocks, without lists and handles of the

@@ -16,9 +16,15 @@ pub use weighbridge_biggraph as biggraph;
 #[cfg(feature = "gguf")]
 #[doc(no_inline)]
 pub use weighbridge_gguf as gguf;
+#[cfg(feature = "caffe")]
+#[doc(no_inline)]
+pub use weighbridge_caffe as caffe;
 #[cfg(feature = "hdf5")]
 #[doc(no_inline)]
 pub use weighbridge_hdf5_model as hdf5;
+#[cfg(feature = "mxnet")]
+#[doc(no_inline)]
+pub use weighbridge_mxnet as mxnet;
 #[cfg(feature = "numpy")]
 #[doc(no_inline)]
 pub use weighbridge_numpy::{npy, npz};
@@ -79,6 +85,10 @@ pub static ALL: &[&dyn Format] = &[
     &onnx::Onnx,
     #[cfg(feature = "gguf")]
     &gguf::Gguf,
+    #[cfg(feature = "mxnet")]
+    &mxnet::MxNet,
+    #[cfg(feature = "caffe")]
+    &caffe::Caffe,
     #[cfg(feature = "tables")]
     &tsv::Tsv,
     #[cfg(feature = "tables")]

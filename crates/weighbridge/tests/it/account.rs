@@ -47,6 +47,8 @@ fn files_of_the_originals_account_fully() {
         "npy/good",
         "npz/good",
         "onnx/good",
+        "mxnet/good",
+        "caffe/good",
         "paddle/good",
         "primitiv/good",
         "safetensors/good",

@@ -164,6 +164,8 @@ const LAYERS: [&[&str]; 10] = [
         "formats/paddle",
         "formats/onnx",
         "formats/gguf",
+        "formats/mxnet",
+        "formats/caffe",
         "formats/biggraph",
     ],
     &["weighbridge"],

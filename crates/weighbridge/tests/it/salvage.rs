@@ -332,6 +332,8 @@ families! {
     hdf5: "hdf5", true;
     onnx: "onnx", true;
     gguf: "gguf", true;
+    mxnet: "mxnet", true;
+    caffe: "caffe", true;
     tables: "tables", true;
     npy: "npy", false;
 }

@@ -140,6 +140,8 @@ fn good_files_give_no_false_alarm() {
         "npy/good",
         "npz/good",
         "onnx/good",
+        "mxnet/good",
+        "caffe/good",
         "paddle/good",
         "pickle/good",
         "primitiv/good",

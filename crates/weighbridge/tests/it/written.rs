@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 13] = [
+const GOLDEN: [&str; 15] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -18,6 +18,8 @@ const GOLDEN: [&str; 13] = [
     "safetensors/good",
     "onnx/good",
     "gguf/good",
+    "mxnet/good",
+    "caffe/good",
     "torch/good",
     "primitiv/good/optimizer",
     "primitiv/good/trained",
@@ -28,7 +30,7 @@ const GOLDEN: [&str; 13] = [
 /// The name of a target, the format and settings.
 type Target = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-const TARGETS: [Target; 18] = [
+const TARGETS: [Target; 19] = [
     ("a.safetensors", "safetensors", &[]),
     ("a.npz", "npz", &[]),
     ("a.h5", "hdf5", &[]),
@@ -42,6 +44,7 @@ const TARGETS: [Target; 18] = [
     ("a.w2v", "word2vec", &[("form", "binary")]),
     ("a.onnx", "onnx", &[]),
     ("a.gguf", "gguf", &[]),
+    ("a.params", "mxnet", &[]),
     ("biggraph", "biggraph", &[]),
     ("a.pdparams", "paddle", &[]),
     ("__params__", "paddle", &[]),

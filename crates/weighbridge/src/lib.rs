@@ -103,7 +103,7 @@ pub use weighbridge_biggraph::store;
 #[doc(no_inline)]
 pub use weighbridge_core::{
     Budget, Checkpoint, Error, ErrorCode, FindingCode, Kind, Limits, LossCode, NoteCode, Result, TensorEntry,
-    check, checkpoint, error, finding, json, limits, phrase, plan, tensor, text, topology,
+    check, checkpoint, checksum, error, finding, json, limits, phrase, plan, tensor, text, topology,
 };
 #[doc(no_inline)]
 pub use weighbridge_io::{engine, guard_maps, quiet_panics, source};

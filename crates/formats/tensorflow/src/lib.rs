@@ -61,7 +61,7 @@ const GRAPH: &str = "graph";
 static INFO: FormatInfo = FormatInfo {
     id: "tensorflow",
     title: "TensorFlow checkpoints, SavedModels and frozen graphs",
-    extensions: &[("index", CHECKPOINT), ("pb", GRAPH), ("pbtxt", SAVED_MODEL)],
+    extensions: &[("pb", GRAPH)],
     dtypes: &dtype::DTYPES,
     order: Some(Order::Row),
     settings: &[],
@@ -103,7 +103,7 @@ impl Detect for Tensorflow {
         place::owns_sibling(name)
     }
 
-    /// Other programs name files `.index` and `.pb`, too.
+    /// Other messages of protobuf have the extension, too.
     fn shares_extensions(&self) -> bool {
         true
     }

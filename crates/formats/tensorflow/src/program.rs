@@ -281,12 +281,16 @@ impl Program {
             feeds = self.graph.placeholders();
             fetches = self.graph.sinks();
         }
-        // Several signatures may have one tensor. Those of initialization have names of operators, which have no value.
+        // Several signatures may have one tensor.
         let (mut fed, mut fetched) = (HashSet::new(), HashSet::new());
         for signature in &self.signatures {
-            let inputs = signature.inputs.iter().filter(|port| !port.tensor.is_empty()).map(Port::endpoint);
+            let values = |ports: &[Port]| -> Vec<Endpoint> {
+                // That of initialization names an operator without a value.
+                ports.iter().filter(|port| port.dtype != 0 && !port.tensor.is_empty()).map(Port::endpoint).collect()
+            };
+            let inputs = values(&signature.inputs).into_iter();
             feeds.extend(inputs.filter(|endpoint| fed.insert(endpoint.name.clone())));
-            let outputs = signature.outputs.iter().filter(|port| !port.tensor.is_empty()).map(Port::endpoint);
+            let outputs = values(&signature.outputs).into_iter();
             fetches.extend(outputs.filter(|endpoint| fetched.insert(endpoint.name.clone())));
         }
         self.refer(&fetches);

@@ -585,7 +585,9 @@ fn every_prefix_is_an_error() {
             if let Ok(checkpoint) = &cut {
                 assert!(checkpoint.tensors.len() <= whole.tensors.len(), "{name} {end}");
             }
-            if let Ok(saved) = registry().open_source(memory(&bytes[..end]), &options(true)) {
+            if end % 16 == 0
+                && let Ok(saved) = registry().open_source(memory(&bytes[..end]), &options(true))
+            {
                 read(&saved);
             }
         }

@@ -34,6 +34,9 @@ pub use weighbridge_safetensors as safetensors;
 #[cfg(feature = "tables")]
 #[doc(no_inline)]
 pub use weighbridge_tables::{arrow, parquet, records, table, tsv, word2vec};
+#[cfg(feature = "tensorflow")]
+#[doc(no_inline)]
+pub use weighbridge_tensorflow as tensorflow;
 #[cfg(feature = "torch")]
 #[doc(no_inline)]
 pub use weighbridge_torch as torch;
@@ -74,6 +77,8 @@ pub static ALL: &[&dyn Format] = &[
     &paddle::Paddle,
     #[cfg(feature = "onnx")]
     &onnx::Onnx,
+    #[cfg(feature = "tensorflow")]
+    &tensorflow::Tensorflow,
     #[cfg(feature = "tables")]
     &tsv::Tsv,
     #[cfg(feature = "tables")]

@@ -163,6 +163,7 @@ const LAYERS: [&[&str]; 10] = [
         "formats/tables",
         "formats/paddle",
         "formats/onnx",
+        "formats/tensorflow",
         "formats/biggraph",
     ],
     &["weighbridge"],

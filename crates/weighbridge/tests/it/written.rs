@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 12] = [
+const GOLDEN: [&str; 13] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -17,6 +17,7 @@ const GOLDEN: [&str; 12] = [
     "hdf5/small",
     "safetensors/good",
     "onnx/good",
+    "tensorflow/good",
     "torch/good",
     "primitiv/good/optimizer",
     "primitiv/good/trained",
@@ -27,7 +28,7 @@ const GOLDEN: [&str; 12] = [
 /// The name of a target, the format and settings.
 type Target = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-const TARGETS: [Target; 17] = [
+const TARGETS: [Target; 18] = [
     ("a.safetensors", "safetensors", &[]),
     ("a.npz", "npz", &[]),
     ("a.h5", "hdf5", &[]),
@@ -40,6 +41,7 @@ const TARGETS: [Target; 17] = [
     ("a.vec", "word2vec", &[]),
     ("a.w2v", "word2vec", &[("form", "binary")]),
     ("a.onnx", "onnx", &[]),
+    ("checkpoint", "tensorflow", &[]),
     ("biggraph", "biggraph", &[]),
     ("a.pdparams", "paddle", &[]),
     ("__params__", "paddle", &[]),
@@ -53,6 +55,7 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     ("packed-values", "safetensors", "elements that share bytes have no statistics"),
     ("packed-values", "onnx", "elements that share bytes have no statistics"),
     ("tensor-skipped", "onnx", "text stays in the model, and is not listed"),
+    ("tensor-skipped", "tensorflow", "text is written, and is not listed"),
     ("no-config", "biggraph", "an `init_path` has no configuration of its own"),
 ];
 

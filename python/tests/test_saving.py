@@ -28,6 +28,7 @@ TARGETS: Dict[str, Dict[str, Any]] = {
     "hdf5": {"path": "x.h5", "format": "hdf5"},
     "parquet": {"path": "x.parquet"},
     "arrow": {"path": "x.arrow"},
+    "tensorflow": {"path": "x", "format": "tensorflow"},
     "tsv": {"path": "x.tsv"},
     "word2vec": {"path": "x.vec", "format": "word2vec"},
     "gguf": {"path": "x.gguf"},

@@ -43,6 +43,7 @@
 pub mod budget;
 pub mod check;
 pub mod checkpoint;
+pub mod checksum;
 mod codes;
 pub mod error;
 pub mod finding;

@@ -1,6 +1,7 @@
 //! Verification of checksums stored in a file.
 
 use crate::checkpoint::{Check, TensorEntry};
+use crate::checksum::Checksum;
 use crate::error::{Error, Result};
 use crate::phrase;
 use crate::phrase::Opt;
@@ -9,10 +10,10 @@ use crate::source::{SourceRef, to_usize};
 /// Bytes per read.
 const STEP: u64 = 256 << 10;
 
-/// Reads the range and compares its CRC-32.
+/// Reads the range and compares its checksum.
 pub fn verify(source: &SourceRef, check: &Check) -> Result<()> {
     crate::source::check_range(&**source, check.offset, check.len)?;
-    let mut hasher = crc32fast::Hasher::new();
+    let mut hasher = Checksum::new(check.kind);
     let mut buffer = vec![0; to_usize(check.len.min(STEP))?];
     let mut done = 0;
     while done < check.len {
@@ -21,20 +22,20 @@ pub fn verify(source: &SourceRef, check: &Check) -> Result<()> {
         hasher.update(step);
         done += step.len() as u64;
     }
-    let found = hasher.finalize();
-    if found == check.crc32 {
+    let found = hasher.finish();
+    if found == check.value {
         return Ok(());
     }
     Err(check.mismatch(source.label(), found))
 }
 
 impl Check {
-    /// Returns the error for bytes of the file `label` with the wrong CRC-32 `found`.
+    /// Returns the error for bytes of the file `label` with the wrong checksum `found`.
     pub fn mismatch(&self, label: &str, found: u32) -> Error {
         Error::corrupt("crc-mismatch", "the checksum of the data does not match")
             .in_file(label)
             .at(self.offset)
-            .expected(format_args!("CRC-32 {:08x} over {} bytes", self.crc32, self.len))
+            .expected(format_args!("{} {:08x} over {} bytes", self.kind.name(), self.value, self.len))
             .found(format_args!("{found:08x}"))
             .hint(phrase![
                 "the file is damaged; get another copy, or read the intact tensors with ",

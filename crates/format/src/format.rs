@@ -330,6 +330,20 @@ pub trait DeepCheck {
     /// # Errors
     /// Errors of reading the file.
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline>;
+
+    /// Returns the outline of a file of `checkpoint`. For formats whose files do not describe themselves; others use the default.
+    ///
+    /// # Errors
+    /// As [`outline`](Self::outline).
+    fn outline_within(
+        &self,
+        checkpoint: &Checkpoint,
+        source: &SourceRef,
+        limits: &Limits,
+    ) -> Result<Outline> {
+        let _ = checkpoint;
+        self.outline(source, limits)
+    }
 }
 
 /// Scanner for code in files. Nothing is executed.

@@ -60,6 +60,10 @@ const DAMAGED_ONNX: &str = "looks like an ONNX model, but is not a valid one; th
 
 /// Hint for a GGUF model that its format does not recognize.
 const DAMAGED_GGUF: &str = "looks like a GGUF model, but is not a valid one; the file may be damaged, or this build does not include GGUF";
+/// Hint for a file of TensorFlow that its format does not recognize.
+const DAMAGED_TENSORFLOW: &str = "looks like a file of TensorFlow, but is not a valid one; the file may be damaged, or this build does not include TensorFlow";
+/// Hint for a data file of TensorFlow.
+const DATA_OF_TENSORFLOW: &str = "looks like the data of a TensorFlow checkpoint; open the .index file beside it, or the folder";
 
 /// Plausible IR versions of ONNX: 3 is the first release of 2017.
 const ONNX_VERSIONS: std::ops::RangeInclusive<u8> = 3..=32;
@@ -228,9 +232,9 @@ fn protobuf(head: &[u8], file: &FileName) -> Option<Phrase> {
         && let Some((_, [0x0a, ..])) = varint(rest)
     {
         let of_core_ml = *version > 1 || file.has("mlmodel");
-        return Some(not_read(if of_core_ml { "a Core ML model" } else { "a TensorFlow SavedModel" }));
+        return Some(if of_core_ml { not_read("a Core ML model") } else { DAMAGED_TENSORFLOW.into() });
     }
-    is_graph_def(head).then(|| not_read("a frozen TensorFlow graph"))
+    is_graph_def(head).then(|| DAMAGED_TENSORFLOW.into())
 }
 
 /// Returns true for the beginning of an ONNX model. Field 1 is the IR version. It is followed by the name or the version of the
@@ -297,11 +301,9 @@ fn by_name(head: &[u8], file: &FileName) -> Option<Phrase> {
         "mlmodel" => "a Core ML model",
         "weights" => "a Darknet .weights file",
         "joblib" => return Some(joblib()),
-        "pb" if file.name == "saved_model.pb" => "a TensorFlow SavedModel",
-        "pb" => "a TensorFlow graph",
-        "index" => "the index of a TensorFlow checkpoint",
+        "pb" | "index" => return Some(DAMAGED_TENSORFLOW.into()),
         extension if extension.strip_prefix("data-").is_some_and(is_shard) => {
-            "the data of a TensorFlow checkpoint"
+            return Some(DATA_OF_TENSORFLOW.into());
         }
         _ => return None,
     };
@@ -337,7 +339,7 @@ fn text(head: &[u8], file: &FileName) -> Option<Phrase> {
         });
     }
     if text.starts_with("model_checkpoint_path:") {
-        return Some(not_read("the state file of a TensorFlow checkpoint"));
+        return Some(DAMAGED_TENSORFLOW.into());
     }
     if is_json(text) {
         return Some(json(file));
@@ -478,17 +480,13 @@ mod tests {
 
     #[test]
     fn detects_tensorflow_and_core_ml() {
-        assert_type("saved_model.pb", b"\x08\x01\x12\xa0\x8d\x06\x0a\x10\x0a\x08", "a TensorFlow SavedModel");
-        assert_type("saved_model.pb", b"\x01\x02\x03", "a TensorFlow SavedModel");
-        assert_type("m", b"\x0a\x1d\x0a\x05input\x12\x0bPlaceholder*\x0b", "a frozen TensorFlow graph");
-        assert_type("frozen.pb", b"\x01\x02\x03", "a TensorFlow graph");
-        assert_type("x/model.ckpt.index", b"\0\0\x02\x01", "the index of a TensorFlow checkpoint");
-        assert_type("model.ckpt.data-00000-of-00001", b"\0\x01\x02", "the data of a TensorFlow checkpoint");
-        assert_type(
-            "checkpoint",
-            b"model_checkpoint_path: \"m\"\n",
-            "the state file of a TensorFlow checkpoint",
-        );
+        let damaged = |name: &str, bytes: &[u8]| assert_eq!(hint_of(name, bytes), DAMAGED_TENSORFLOW, "{name}");
+        damaged("saved_model.pb", b"\x08\x01\x12\xa0\x8d\x06\x0a\x10\x0a\x08");
+        damaged("saved_model.pb", b"\x01\x02\x03");
+        damaged("m", b"\x0a\x1d\x0a\x05input\x12\x0bPlaceholder*\x0b");
+        damaged("x/model.ckpt.index", b"\0\0\x02\x01");
+        damaged("checkpoint", b"model_checkpoint_path: \"m\"\n");
+        assert_eq!(hint_of("model.ckpt.data-00000-of-00001", b"\0\x01\x02"), DATA_OF_TENSORFLOW);
         assert_type("m", b"\x08\x04\x12\x20\x0a\x10\x0a\x05image", "a Core ML model");
         assert_type("m.mlmodel", b"\x08\x01\x12\x20\x0a\x10\x0a\x05image", "a Core ML model");
         assert_type("m.mlmodel", b"\x01\x02\x03", "a Core ML model");

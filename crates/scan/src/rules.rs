@@ -306,7 +306,7 @@ const RULES: &[Rule] = &[
     warning("reads-files", Topic::Program, "load.pdmodel",
         "An operator reads a file when the program is run."),
     unchecked("custom-operators", Topic::Program, "custom.onnx",
-        "A model has operators outside ONNX and ONNX Runtime, or outside MXNet: the program that runs it has or loads their code."),
+        "A model has operators outside ONNX and ONNX Runtime, outside MXNet, or outside TensorFlow: the program that runs it has or loads their code."),
     error("torchscript-code", Topic::Program, "script.pt",
         "The archive contains TorchScript: code that runs when the model is used."),
     error("remote-code", Topic::Program, "remote_code/config.json",

@@ -53,6 +53,7 @@
 //! | [`gguf`](formats::gguf) | yes | yes | GGUF models, with quantized tensors; shards are read |
 //! | [`mxnet`](formats::mxnet) | yes | yes | parameters of MXNet and Gluon, with their symbol |
 //! | [`caffe`](formats::caffe) | yes | no | weights, networks and training states of Caffe |
+//! | [`tensorflow`](formats::tensorflow) | yes | checkpoints | checkpoints, SavedModels, frozen graphs |
 //! | [`hdf5`](formats::hdf5) | yes | yes | datasets in groups |
 //! | [`parquet`](formats::parquet) | yes | yes | a table in row groups |
 //! | [`arrow`](formats::arrow) | yes | yes | a table as an Arrow file, also called Feather |
@@ -62,7 +63,7 @@
 //! # Features
 //!
 //! Each format is a feature: `primitiv`, `safetensors`, `numpy` (npy and npz), `torch`, `hdf5`, `tables` (Parquet, Arrow, text, word
-//! vectors), `paddle`, `onnx`, `gguf`, `mxnet`, `caffe` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (edit rules in files, and
+//! vectors), `paddle`, `onnx`, `gguf`, `mxnet`, `caffe`, `tensorflow` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (edit rules in files, and
 //! renames by globs and regular expressions) and `wide` (loops for AVX2 and AVX-512). All are on by default. `tract` (runs exported
 //! ONNX graphs) and `usearch` (approximate indexes of tables) are not. Converting, comparing,
 //! checking and printing are always included. A format whose feature is off is reported as unknown. With only `primitiv`,
@@ -106,7 +107,7 @@ pub use weighbridge_biggraph::store;
 #[doc(no_inline)]
 pub use weighbridge_core::{
     Budget, Checkpoint, Error, ErrorCode, FindingCode, Kind, Limits, LossCode, NoteCode, Result, TensorEntry,
-    check, checkpoint, error, finding, json, limits, phrase, plan, tensor, text, topology,
+    check, checkpoint, checksum, error, finding, json, limits, phrase, plan, tensor, text, topology,
 };
 #[doc(no_inline)]
 pub use weighbridge_io::{engine, guard_maps, quiet_panics, source};

@@ -4,6 +4,7 @@ use super::storage::Storage;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use weighbridge_core::checkpoint::Check;
+use weighbridge_core::checksum::ChecksumKind;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::Endian;
@@ -150,7 +151,12 @@ impl Archive {
         let Some(member) = self.member(&format!("{folder}/{key}")) else { return Ok(None) };
         let (source, offset) = self.bytes_of(member)?;
         let stored = member.method == Method::Stored;
-        let check = stored.then_some(Check { offset, len: member.len, crc32: member.crc32 });
+        let check = stored.then_some(Check {
+            offset,
+            len: member.len,
+            kind: ChecksumKind::Crc32,
+            value: member.crc32,
+        });
         Ok(Some(Storage { source, offset, len: member.len, check }))
     }
 }

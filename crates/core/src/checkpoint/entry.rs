@@ -1,6 +1,7 @@
 //! Tensor entries of the index.
 
 use super::{Attributes, Name, RowNamesRef, TensorPath};
+use crate::checksum::ChecksumKind;
 use crate::error::{Error, Result};
 use crate::phrase;
 use crate::phrase::{Opt, Phrase};
@@ -162,15 +163,17 @@ impl Extent {
     }
 }
 
-/// CRC-32 (as in zip) that a file states for a range of a source.
+/// Checksum that a file states for a range of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Check {
     /// Offset of the first byte in the source.
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
-    /// Expected CRC-32.
-    pub crc32: u32,
+    /// Kind of checksum.
+    pub kind: ChecksumKind,
+    /// Expected value.
+    pub value: u32,
 }
 
 impl TensorEntry {

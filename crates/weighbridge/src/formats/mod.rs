@@ -43,6 +43,9 @@ pub use weighbridge_safetensors as safetensors;
 #[cfg(feature = "tables")]
 #[doc(no_inline)]
 pub use weighbridge_tables::{arrow, parquet, records, table, tsv, word2vec};
+#[cfg(feature = "tensorflow")]
+#[doc(no_inline)]
+pub use weighbridge_tensorflow as tensorflow;
 #[cfg(feature = "torch")]
 #[doc(no_inline)]
 pub use weighbridge_torch as torch;
@@ -89,6 +92,8 @@ pub static ALL: &[&dyn Format] = &[
     &mxnet::MxNet,
     #[cfg(feature = "caffe")]
     &caffe::Caffe,
+    #[cfg(feature = "tensorflow")]
+    &tensorflow::Tensorflow,
     #[cfg(feature = "tables")]
     &tsv::Tsv,
     #[cfg(feature = "tables")]

@@ -50,7 +50,7 @@ fn one(checkpoint: &Checkpoint, held: &FileExtents<'_>, limits: &Limits) -> Resu
     let own = if held.has_tensors() { None } else { formats::registry().detect(&held.source).ok() };
     let format = own.or_else(|| formats::registry().by_id(checkpoint.format).ok());
     let outline = match format.and_then(|format| format.checker()) {
-        Some(checker) => checker.outline(&held.source, limits),
+        Some(checker) => checker.outline_within(checkpoint, &held.source, limits),
         // Made by a program, without a format: all bytes outside tensors have no known use.
         None => Ok(Outline::default()),
     };

@@ -53,6 +53,7 @@ fn files_of_the_originals_account_fully() {
         "primitiv/good",
         "safetensors/good",
         "tables",
+        "tensorflow/good",
         "torch/good",
         "biggraph/set1",
         "biggraph/set2",

@@ -166,6 +166,7 @@ const LAYERS: [&[&str]; 10] = [
         "formats/gguf",
         "formats/mxnet",
         "formats/caffe",
+        "formats/tensorflow",
         "formats/biggraph",
     ],
     &["weighbridge"],

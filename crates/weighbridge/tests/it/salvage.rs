@@ -334,6 +334,7 @@ families! {
     gguf: "gguf", true;
     mxnet: "mxnet", true;
     caffe: "caffe", true;
+    tensorflow: "tensorflow", true;
     tables: "tables", true;
     npy: "npy", false;
 }

@@ -148,6 +148,7 @@ fn good_files_give_no_false_alarm() {
         "safetensors/good",
         "safetensors/shards",
         "tables",
+        "tensorflow/good",
         "torch/good",
     ] {
         let report = look(testdata(folder));

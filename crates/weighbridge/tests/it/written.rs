@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 15] = [
+const GOLDEN: [&str; 16] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -20,6 +20,7 @@ const GOLDEN: [&str; 15] = [
     "gguf/good",
     "mxnet/good",
     "caffe/good",
+    "tensorflow/good",
     "torch/good",
     "primitiv/good/optimizer",
     "primitiv/good/trained",
@@ -30,7 +31,7 @@ const GOLDEN: [&str; 15] = [
 /// The name of a target, the format and settings.
 type Target = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-const TARGETS: [Target; 19] = [
+const TARGETS: [Target; 20] = [
     ("a.safetensors", "safetensors", &[]),
     ("a.npz", "npz", &[]),
     ("a.h5", "hdf5", &[]),
@@ -45,6 +46,7 @@ const TARGETS: [Target; 19] = [
     ("a.onnx", "onnx", &[]),
     ("a.gguf", "gguf", &[]),
     ("a.params", "mxnet", &[]),
+    ("checkpoint", "tensorflow", &[]),
     ("biggraph", "biggraph", &[]),
     ("a.pdparams", "paddle", &[]),
     ("__params__", "paddle", &[]),
@@ -58,6 +60,7 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     ("packed-values", "safetensors", "elements that share bytes have no statistics"),
     ("packed-values", "onnx", "elements that share bytes have no statistics"),
     ("tensor-skipped", "onnx", "text stays in the model, and is not listed"),
+    ("tensor-skipped", "tensorflow", "text is written, and is not listed"),
     ("no-config", "biggraph", "an `init_path` has no configuration of its own"),
 ];
 

@@ -41,7 +41,7 @@ const DATA_ONLY: &[&str] = &[
     "gif",
 ];
 /// Extensions of formats that may contain objects but are not a pickle as a whole.
-const NO_PICKLE: &[&str] = &["npy", "npz", "h5", "hdf5", "keras", "onnx", "gguf"];
+const NO_PICKLE: &[&str] = &["npy", "npz", "h5", "hdf5", "keras", "onnx", "gguf", "pb"];
 
 /// Extensions of files that are executed, imported, or control a program, for any content. Web pages and notebooks are not
 /// listed: they are not part of a model, and nothing runs them by itself.

@@ -2,10 +2,11 @@
 
 use super::digest::{Algorithms, Digests};
 use super::tree::{Tree, Unit};
+use crate::checksum::{Checksum, ChecksumKind};
 use crate::error::Result;
 use crate::source::{MaybeMapped, to_usize};
 use sha2::{Digest as _, Sha256};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, hash_map::Entry};
 
 /// Block size in bytes: small enough to stay in the processor cache during hashing. A power of two: the unit of the file's
 /// BLAKE3.
@@ -23,8 +24,8 @@ pub(super) struct Stretch {
     pub(super) end: u64,
     /// The requested hashes.
     pub(super) hashes: Algorithms,
-    /// True where the CRC-32 is requested.
-    pub(super) crc: bool,
+    /// Requested checksum.
+    pub(super) crc: Option<ChecksumKind>,
 }
 
 /// Result for a stretch.
@@ -32,7 +33,7 @@ pub(super) struct Stretch {
 pub(super) struct StretchHashed {
     /// The hashes.
     pub(super) digests: Digests,
-    /// The CRC-32.
+    /// The checksum.
     pub(super) crc: Option<u32>,
 }
 
@@ -87,7 +88,7 @@ pub(super) fn reach(stretch: &Stretch, end: u64) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     whole: Option<Unit>,
-    stretches: Vec<(usize, Vec<Unit>, Option<crc32fast::Hasher>)>,
+    stretches: Vec<(usize, Vec<Unit>, Option<Checksum>)>,
 }
 
 /// Computes the hashes of `block` that do not depend on earlier blocks.
@@ -98,16 +99,13 @@ pub(super) fn parts(block: &Block, stretches: &[Stretch], whole: Algorithms, len
     }
     for &number in &block.active {
         let Some(stretch) = stretches.get(number) else { continue };
-        if !stretch.crc && !stretch.hashes.blake3 {
+        if stretch.crc.is_none() && !stretch.hashes.blake3 {
             continue;
         }
-        let crc = if stretch.crc {
-            let mut crc = crc32fast::Hasher::new();
+        let mut crc = stretch.crc.map(Checksum::new);
+        if let Some(crc) = &mut crc {
             crc.update(block.of(stretch)?);
-            Some(crc)
-        } else {
-            None
-        };
+        }
         let mut units = Vec::new();
         if stretch.hashes.blake3 {
             // The first unit that begins in this block.
@@ -131,7 +129,7 @@ pub(super) struct Gathered {
     waiting: BTreeMap<u64, Parts>,
     whole: Tree,
     trees: HashMap<usize, Tree>,
-    crcs: HashMap<usize, crc32fast::Hasher>,
+    crcs: HashMap<usize, Checksum>,
 }
 
 impl Gathered {
@@ -167,10 +165,14 @@ impl Gathered {
                     self.trees.remove(&number);
                 }
                 if let Some(crc) = crc {
-                    let sum = self.crcs.entry(number).or_default();
-                    sum.combine(&crc);
                     // The last value is the result.
-                    out.crc = Some(sum.clone().finalize());
+                    out.crc = Some(match self.crcs.entry(number) {
+                        Entry::Vacant(empty) => empty.insert(crc).finish(),
+                        Entry::Occupied(mut sum) => {
+                            sum.get_mut().combine(&crc);
+                            sum.get().finish()
+                        }
+                    });
                 }
             }
         }

@@ -6,6 +6,7 @@ use super::pass::{self, Job};
 use super::row_names;
 use super::subject::Subject;
 use crate::checkpoint::{Check, TensorEntry};
+use crate::checksum::ChecksumKind;
 use crate::engine::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::ops::{hash, parallel};
@@ -120,14 +121,21 @@ struct Plan {
 
 impl Plan {
     /// Returns the index of a stretch among those of its file; equal ones are merged.
-    fn stretch(&mut self, file: usize, start: u64, end: u64, hashes: Algorithms, crc: bool) -> usize {
+    fn stretch(
+        &mut self,
+        file: usize,
+        start: u64,
+        end: u64,
+        hashes: Algorithms,
+        crc: Option<ChecksumKind>,
+    ) -> usize {
         let Some(list) = self.stretches.get_mut(file) else { return 0 };
         let place = *self.known.entry((file, start, end)).or_insert(list.len());
         if place == list.len() {
-            list.push(Stretch { start, end, hashes: Algorithms::NONE, crc: false });
+            list.push(Stretch { start, end, hashes: Algorithms::NONE, crc: None });
         }
         if let Some(stretch) = list.get_mut(place) {
-            stretch.crc |= crc;
+            stretch.crc = stretch.crc.or(crc);
             stretch.hashes.sha256 |= hashes.sha256;
             stretch.hashes.blake3 |= hashes.blake3;
         }
@@ -163,10 +171,10 @@ pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
         let Some(entry) = tensors.get(number) else { continue };
         match target(subject, entry) {
             Target::Direct { file, start, end, checks } => {
-                direct.push((number, file, plan.stretch(file, start, end, wanted.algorithms, false)));
+                direct.push((number, file, plan.stretch(file, start, end, wanted.algorithms, None)));
                 for (file, start, check) in checks.into_iter().filter(|(.., check)| check.len > 0) {
                     let end = start.saturating_add(check.len);
-                    let stretch = plan.stretch(file, start, end, Algorithms::NONE, true);
+                    let stretch = plan.stretch(file, start, end, Algorithms::NONE, Some(check.kind));
                     sums.push(Sum { file, stretch, check, tensor: number });
                 }
             }
@@ -210,7 +218,7 @@ pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
     };
     for sum in &sums {
         let found = of_stretch(sum.file, sum.stretch).and_then(|found| found.crc).unwrap_or_default();
-        if found != sum.check.crc32 {
+        if found != sum.check.value {
             let (file, entry) = (subject.files.get(sum.file), tensors.get(sum.tensor));
             let label = file.map_or_else(String::new, |file| file.path.display().to_string());
             let tensor = entry.map_or_else(String::new, TensorEntry::name);

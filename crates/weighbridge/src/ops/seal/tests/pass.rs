@@ -1,5 +1,6 @@
 //! The one pass: every byte once, whatever the threads.
 
+use crate::checksum::ChecksumKind;
 use crate::engine::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::ops::seal::block::{BLOCK, Stretch, UNIT};
@@ -38,7 +39,7 @@ fn job(bytes: &[u8], whole: Algorithms, ranges: &[(u64, u64)]) -> (Job, Arc<Coun
     let source = Arc::new(CountingSource::new(memory));
     let mut stretches: Vec<Stretch> = ranges
         .iter()
-        .map(|&(start, end)| Stretch { start, end, hashes: Algorithms::BOTH, crc: true })
+        .map(|&(start, end)| Stretch { start, end, hashes: Algorithms::BOTH, crc: Some(ChecksumKind::Crc32) })
         .collect();
     stretches.sort_by_key(|s| (s.start, s.end));
     (Job { from: From::Source(source.clone()), len: bytes.len() as u64, whole, stretches }, source)

@@ -55,15 +55,18 @@ pub(crate) fn derived(tensors: &[TensorEntry]) -> Vec<Role> {
         let slot = parts.windows(2).position(|pair| is_number(&pair[0]) && is_one_of(&pair[1], &SLOTS));
         chains.extend(slot.map(|place| &parts[..place]));
     }
-    let in_chain = |path: &TensorPath| {
+    // First part of a state after the name of its root, if the path is one of state.
+    let state_from = |path: &TensorPath| {
         let parts = path.parts();
-        (0..parts.len()).any(|place| is_number(&parts[place]) && chains.contains(&parts[..place]))
+        let named = parts.iter().position(|part| is_one_of(part, &STATE)).map(|place| place + 1);
+        named.or_else(|| {
+            (0..parts.len()).find(|&place| is_number(&parts[place]) && chains.contains(&parts[..place]))
+        })
     };
-    let is_state = |path: &TensorPath| is_state(path) || in_chain(path);
 
     // Parameters by the ends of their paths; `None` if several have the same end.
     let mut ends: HashMap<&[Name], Option<usize>> = HashMap::new();
-    for (place, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| !is_state(&tensor.path)) {
+    for (place, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| state_from(&tensor.path).is_none()) {
         let parts = tensor.path.parts();
         for from in 0..=MAX_BEFORE.min(parts.len().saturating_sub(1)) {
             let end = ends.entry(&parts[from..]).or_insert(Some(place));
@@ -74,8 +77,8 @@ pub(crate) fn derived(tensors: &[TensorEntry]) -> Vec<Role> {
     }
     let role = |tensor: &TensorEntry| {
         let parts = tensor.path.parts();
-        if is_state(&tensor.path) {
-            let of = owner(parts, &ends).and_then(|place| tensors.get(place));
+        if let Some(from) = state_from(&tensor.path) {
+            let of = owner(parts, from, &ends).and_then(|place| tensors.get(place));
             let of = of.map(|of| Box::new(StateOf { name: of.text(), guessed: false }));
             return Role::OptimizerPart { of };
         }
@@ -88,12 +91,16 @@ pub(crate) fn derived(tensors: &[TensorEntry]) -> Vec<Role> {
     tensors.iter().map(role).collect()
 }
 
-/// Returns the parameter of optimizer state at `parts`: the longest end of a path that both have.
-fn owner(parts: &[Name], ends: &HashMap<&[Name], Option<usize>>) -> Option<usize> {
+/// Returns the parameter of optimizer state at `parts`: the longest end of a path that both have. `from` is the first part of the state.
+fn owner(parts: &[Name], from: usize, ends: &HashMap<&[Name], Option<usize>>) -> Option<usize> {
     let parts = match parts.iter().position(|part| is_one_of(part, &[PARAM_STATES])) {
         // The slot follows the path of the parameter.
         Some(place) => parts.get(place..parts.len() - 1)?,
-        None => parts,
+        None => {
+            // Positions in chains, then a field of the state.
+            let numbers = parts.get(from..)?.iter().take_while(|part| is_number(part)).count();
+            parts.get(from + numbers..)?
+        }
     };
     // The fields of a state follow a number, and are not the path of a parameter.
     let ends_at = (1..parts.len()).filter(|&from| !is_number(&parts[from - 1]));

@@ -28,7 +28,9 @@ pub(super) const MANIFEST: &str = "manifest.ocdbt";
 /// First bytes of a manifest.
 pub(super) const MANIFEST_MAGIC: [u8; 4] = [0x0c, 0xdb, 0x3a, 0x2a];
 /// First bytes of a node.
-pub(super) const NODE_MAGIC: [u8; 4] = [0x0c, 0xdb, 0x20, 0xde];
+const NODE_MAGIC: [u8; 4] = [0x0c, 0xdb, 0x20, 0xde];
+/// First bytes of a node of the tree of versions, which refers to versions before those in the manifest.
+const VERSION_MAGIC: [u8; 4] = [0x0c, 0xdb, 0x12, 0x34];
 /// Bytes of magic, length and checksum.
 const MIN_LEN: u64 = 4 + 8 + 4;
 /// Maximum bytes of a key and of the path of a file, as in TensorStore.
@@ -350,7 +352,10 @@ fn keys(fields: &mut Fields<'_>, count: usize, is_interior: bool, budget: &Budge
 /// Returns the ranges of a data file that are nodes, by their first bytes and checksums.
 pub(super) fn nodes(bytes: &[u8]) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
-    for at in memchr::memmem::find_iter(bytes, &NODE_MAGIC) {
+    for at in memchr::memmem::find_iter(bytes, &NODE_MAGIC[..2]) {
+        if bytes.get(at..at + 4).is_none_or(|magic| magic != NODE_MAGIC && magic != VERSION_MAGIC) {
+            continue;
+        }
         let Some(len) = bytes.get(at + 4..at + 12) else { continue };
         let len = u64::from_le_bytes(len.try_into().unwrap_or_default());
         let node = usize::try_from(len).ok().and_then(|len| bytes.get(at..at.checked_add(len)?));

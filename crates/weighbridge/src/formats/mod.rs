@@ -13,6 +13,9 @@ pub(crate) use absent::torch;
 #[cfg(feature = "biggraph")]
 #[doc(no_inline)]
 pub use weighbridge_biggraph as biggraph;
+#[cfg(feature = "flax")]
+#[doc(no_inline)]
+pub use weighbridge_flax as flax;
 #[cfg(feature = "hdf5")]
 #[doc(no_inline)]
 pub use weighbridge_hdf5_model as hdf5;
@@ -74,6 +77,10 @@ pub static ALL: &[&dyn Format] = &[
     &paddle::Paddle,
     #[cfg(feature = "onnx")]
     &onnx::Onnx,
+    #[cfg(feature = "flax")]
+    &flax::Flax,
+    #[cfg(feature = "flax")]
+    &flax::Orbax,
     #[cfg(feature = "tables")]
     &tsv::Tsv,
     #[cfg(feature = "tables")]

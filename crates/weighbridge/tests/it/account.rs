@@ -21,6 +21,7 @@ fn fills(account: &Account) {
 
 /// Files with bytes that nothing needs, and why.
 const WITH_REST: &[(&str, &str)] = &[
+    ("flax/good/unsupported_dtypes.msgpack", "arrays of dtypes that are not read"),
     (
         "hdf5/good/groups_default.h5",
         "the old form of the root group, which was freed when it got a link to another file",
@@ -40,12 +41,14 @@ fn files_of_the_originals_account_fully() {
     let folders = [
         "arrow/good",
         "cast",
+        "flax/good",
         "hdf5/good",
         "hdf5/heaps",
         "hdf5/small",
         "npy/good",
         "npz/good",
         "onnx/good",
+        "orbax/good",
         "paddle/good",
         "primitiv/good",
         "safetensors/good",

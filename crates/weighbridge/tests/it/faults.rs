@@ -55,6 +55,8 @@ fn goldens() -> Vec<PathBuf> {
         "torch/good/views.pt",
         "onnx/good/mlp.onnx",
         "onnx/good/external",
+        "flax/good/adam.msgpack",
+        "orbax/good/small",
         "hdf5/small/plain_default.h5",
         "hdf5/small/gzip_default.h5",
         "tables/plain.parquet",
@@ -136,7 +138,7 @@ fn smallest_plans() -> BTreeMap<(&'static str, &'static str), (PathBuf, WritePla
             }
         }
     }
-    for format in formats::ALL {
+    for format in formats::ALL.iter().filter(|format| format.writer().is_some()) {
         let id = format.info().id;
         assert!(all.keys().any(|(own, _)| *own == id), "{id} is not written from any golden file");
     }
@@ -243,7 +245,8 @@ fn threads_and_memory_change_no_byte() {
         }
         formats.insert(plan.format);
     }
-    assert_eq!(formats.len(), formats::ALL.len(), "{formats:?}");
+    let written = formats::ALL.iter().filter(|format| format.writer().is_some());
+    assert_eq!(formats.len(), written.count(), "{formats:?}");
     assert!(plans.len() > 100, "{}", plans.len());
 }
 

@@ -331,6 +331,7 @@ families! {
     paddle: "paddle", true;
     hdf5: "hdf5", true;
     onnx: "onnx", true;
+    flax: "flax", true;
     tables: "tables", true;
     npy: "npy", false;
 }

@@ -134,11 +134,13 @@ fn good_files_give_no_false_alarm() {
     for folder in [
         "biggraph",
         "cast",
+        "flax/good",
         "hdf5/good",
         "hdf5/small",
         "npy/good",
         "npz/good",
         "onnx/good",
+        "orbax/good",
         "paddle/good",
         "pickle/good",
         "primitiv/good",

@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 12] = [
+const GOLDEN: [&str; 14] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -17,6 +17,8 @@ const GOLDEN: [&str; 12] = [
     "hdf5/small",
     "safetensors/good",
     "onnx/good",
+    "flax/good",
+    "orbax/good",
     "torch/good",
     "primitiv/good/optimizer",
     "primitiv/good/trained",
@@ -27,7 +29,7 @@ const GOLDEN: [&str; 12] = [
 /// The name of a target, the format and settings.
 type Target = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-const TARGETS: [Target; 17] = [
+const TARGETS: [Target; 18] = [
     ("a.safetensors", "safetensors", &[]),
     ("a.npz", "npz", &[]),
     ("a.h5", "hdf5", &[]),
@@ -40,6 +42,7 @@ const TARGETS: [Target; 17] = [
     ("a.vec", "word2vec", &[]),
     ("a.w2v", "word2vec", &[("form", "binary")]),
     ("a.onnx", "onnx", &[]),
+    ("a.msgpack", "flax", &[]),
     ("biggraph", "biggraph", &[]),
     ("a.pdparams", "paddle", &[]),
     ("__params__", "paddle", &[]),

@@ -113,13 +113,13 @@ impl Codec {
             }
             Self::Crc32c => {
                 let Some((content, sum)) = bytes.split_last_chunk::<4>() else {
-                    return Err(Error::corrupt("checksum", "Zarr: a chunk has no room for its CRC-32C checksum"));
+                    return Err(Error::corrupt("crc-mismatch", "Zarr: a chunk has no room for its CRC-32C checksum"));
                 };
                 let (sum, found) = (u32::from_le_bytes(*sum), crc32c::crc32c(content));
                 if sum == found {
                     return Ok(content.to_vec());
                 }
-                Err(Error::corrupt("checksum", "Zarr: wrong CRC-32C checksum")
+                Err(Error::corrupt("crc-mismatch", "Zarr: wrong CRC-32C checksum")
                     .expected(format_args!("{sum:08x}"))
                     .found(format_args!("{found:08x}")))
             }

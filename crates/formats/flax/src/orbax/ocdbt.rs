@@ -124,7 +124,7 @@ fn body(bytes: &[u8], magic: [u8; 4], budget: &Budget) -> Result<Vec<u8>> {
     let (content, sum) = bytes.split_at(bytes.len() - 4);
     let (sum, found) = (u32::from_le_bytes(sum.try_into().unwrap_or_default()), crc32c::crc32c(content));
     if sum != found {
-        return Err(Error::corrupt("checksum", "OCDBT: wrong CRC-32C checksum")
+        return Err(Error::corrupt("crc-mismatch", "OCDBT: wrong CRC-32C checksum")
             .expected(format_args!("{sum:08x}"))
             .found(format_args!("{found:08x}")));
     }

@@ -65,7 +65,7 @@ def converted(what, path, want, work, skipped=()):
     check(f"{what}: names in safetensors {set(found) ^ set(names)}", set(found) == set(names))
     for name in names:
         check(f"{what}: {name} in safetensors", name in found and same(found[name], want[name]))
-    plain = {name: array for name, array in want.items() if array.dtype.kind in "biufc" and array.dtype.name in made.DTYPES}
+    plain = {name: array for name, array in want.items() if array.dtype.isbuiltin == 1}
     others = set(want) - set(plain)
     if plain:
         target = work / "t.npz"
@@ -119,8 +119,7 @@ def golden_flax(work):
             tree = {"w": np.ones(2, "f4")}
         else:
             tree = fs.msgpack_restore(path.read_bytes())
-        if name != "odd_names.msgpack":
-            converted(name, path, arrays(tree), work, want["skipped"])
+        converted(name, path, arrays(tree), work, want["skipped"])
         if path.is_file() and not want["skipped"]:
             written(name, path, tree, work)
 
@@ -136,7 +135,7 @@ def merge(tree, part):
 def random_tree(rng, depth=0):
     tree = {}
     for number in range(rng.integers(1, 5)):
-        key = "".join(rng.choice(list("abc_0é /"), rng.integers(1, 6))) + str(number)
+        key = "".join(rng.choice(list("abc_0é "), rng.integers(1, 6))) + str(number)
         if depth < 4 and rng.random() < 0.4:
             tree[key] = random_tree(rng, depth + 1)
         else:
@@ -150,7 +149,7 @@ def random_tree(rng, depth=0):
 
 def random_flax(work):
     rng = np.random.default_rng()
-    for number in range(15):
+    for number in range(9):
         tree = random_tree(rng)
         if number % 2:
             tree |= {"step": int(rng.integers(-2**40, 2**40)), "name": "x" * int(rng.integers(0, 400)), "rate": float(rng.standard_normal()), "none": None, "empty": {}}
@@ -223,8 +222,8 @@ def random_orbax(work):
     dtypes = [name for name in made.DTYPES if name not in ("complex128", "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3fn", "float8_e5m2", "int64", "uint64", "float64")]
     mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b"))
     split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("a", "b"))
-    for number, options in enumerate([{}, {"use_ocdbt": False}, {"use_zarr3": True}, {"use_zarr3": True, "use_ocdbt": False}] * 2):
-        tree = {f"block_{i}": {"w": jnp.asarray(made.bits(rng.choice(dtypes), tuple(rng.integers(1, 40, rng.integers(0, 4))), int(rng.integers(1 << 30)))), "n": [np.float32(i), np.zeros((3, 300), "i4")]} for i in range(12)}
+    for number, options in enumerate([{}, {"use_ocdbt": False}, {"use_zarr3": True}, {"use_zarr3": True, "use_ocdbt": False}]):
+        tree = {f"block_{i}": {"w": jnp.asarray(made.bits(rng.choice(dtypes), tuple(rng.integers(1, 40, rng.integers(0, 4))), int(rng.integers(1 << 30)))), "n": [np.float32(i), np.zeros((3, 300), "i4")]} for i in range(8)}
         tree["split"] = jax.device_put(jnp.asarray(rng.standard_normal((64, 48)).astype("f4")), split)
         path = work / f"random_{number}"
         made.save(path, tree, chunk=int(rng.integers(500, 5000)), **options)

@@ -11,7 +11,8 @@ use weighbridge::source::{FolderRef, MemoryFolder};
 pub(super) const FOLDERS: &[&str] = &["biggraph/set1/ckpt_dyn_affine", "biggraph/set1/init_v0_f64"];
 
 /// Checkpoints of Orbax: one store, and folders of arrays in both versions of Zarr.
-pub(super) const ORBAX: &[&str] = &["orbax/good/small", "orbax/good/aggregate", "orbax/good/small_zarr3_folders"];
+pub(super) const ORBAX: &[&str] =
+    &["orbax/good/small", "orbax/good/aggregate", "orbax/good/small_zarr3_folders"];
 
 /// Files of a folder and its folders: name and content.
 type Files = Vec<(PathBuf, Vec<u8>)>;

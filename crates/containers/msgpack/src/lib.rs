@@ -35,7 +35,6 @@ pub const STR: Family =
 /// Bytes.
 pub const BIN: Family = Family { name: "a bin", fix: None, wide: &[(0xc4, 1), (0xc5, 2), (0xc6, 4)] };
 /// Arrays; the length counts items.
-pub const ARRAY: Family =
-    Family { name: "an array", fix: Some((0x90, 15)), wide: &[(0xdc, 2), (0xdd, 4)] };
+pub const ARRAY: Family = Family { name: "an array", fix: Some((0x90, 15)), wide: &[(0xdc, 2), (0xdd, 4)] };
 /// Maps; the length counts pairs.
 pub const MAP: Family = Family { name: "a map", fix: Some((0x80, 15)), wide: &[(0xde, 2), (0xdf, 4)] };

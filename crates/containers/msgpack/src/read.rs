@@ -204,9 +204,12 @@ mod tests {
 
     #[test]
     fn written_headers_read_back_in_their_shortest_form() {
-        let numbers = [0u64, 1, 31, 32, 127, 128, 255, 256, 65_535, 65_536, u32::MAX.into(), 1 << 32, u64::MAX];
+        let numbers =
+            [0u64, 1, 31, 32, 127, 128, 255, 256, 65_535, 65_536, u32::MAX.into(), 1 << 32, u64::MAX];
         let mut items: Vec<Item> = numbers.iter().map(|&n| Item::Uint(n)).collect();
-        items.extend([-1, -32, -33, -128, -129, -32_768, -32_769, i64::from(i32::MIN), i64::MIN].map(Item::Int));
+        items.extend(
+            [-1, -32, -33, -128, -129, -32_768, -32_769, i64::from(i32::MIN), i64::MIN].map(Item::Int),
+        );
         items.extend([Item::F32(0x7fc0_0001), Item::F64(u64::MAX)]);
         for len in [0u32, 1, 2, 3, 4, 8, 15, 16, 17, 31, 32, 255, 256, 65_535, 65_536, u32::MAX] {
             items.extend([Item::Str(len), Item::Bin(len), Item::Array(len), Item::Map(len)]);
@@ -262,7 +265,11 @@ mod tests {
             let bytes = [marker, 0x80, 1, 2, 3, 4, 5, 6, 7, 8];
             for len in 0..bytes.len() {
                 let read = reader(&bytes[..len]).item("x");
-                assert_eq!(read.is_err(), len == 0 || marker == 0xc1 || is_cut(marker, len), "{marker:x} {len}");
+                assert_eq!(
+                    read.is_err(),
+                    len == 0 || marker == 0xc1 || is_cut(marker, len),
+                    "{marker:x} {len}"
+                );
             }
         }
         fn is_cut(marker: u8, len: usize) -> bool {

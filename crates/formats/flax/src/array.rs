@@ -36,15 +36,19 @@ pub(crate) fn read(reader: &mut Reader, len: u32, limits: &Limits) -> Result<Rea
     let begin = reader.position();
     reader.cursor.need(len.into(), "an array")?;
     let end = begin + u64::from(len);
-    let parts = reader.length(ARRAY, "an array")?.map_err(|marker| wrong(begin, "an array of 3 items", marker))?;
+    let parts =
+        reader.length(ARRAY, "an array")?.map_err(|marker| wrong(begin, "an array of 3 items", marker))?;
     if parts != 3 {
         return Err(malformed(begin).expected("3 items: shape, dtype and bytes").found(parts));
     }
     let shape = shape(reader, limits)?;
     let at = reader.position();
-    let name_len = reader.length(STR, "the dtype of an array")?.map_err(|marker| wrong(at, "a string", marker))?;
+    let name_len =
+        reader.length(STR, "the dtype of an array")?.map_err(|marker| wrong(at, "a string", marker))?;
     if name_len > MAX_NAME {
-        return Err(malformed(at).expected(format_args!("a name of at most {MAX_NAME} bytes")).found(name_len));
+        return Err(malformed(at)
+            .expected(format_args!("a name of at most {MAX_NAME} bytes"))
+            .found(name_len));
     }
     let name = reader.cursor.bytes(name_len.into(), "the dtype of an array")?;
     let name = String::from_utf8_lossy(&name).into_owned();
@@ -56,10 +60,13 @@ pub(crate) fn read(reader: &mut Reader, len: u32, limits: &Limits) -> Result<Rea
     };
     let offset = reader.position();
     if offset.checked_add(data) != Some(end) {
-        return Err(Error::corrupt("length-mismatch", "the length of the array does not match its extension")
-            .at(at)
-            .expected(format_args!("{} of elements", counted(end.saturating_sub(offset), "byte", "bytes")))
-            .found(counted(data, "byte", "bytes")));
+        return Err(Error::corrupt(
+            "length-mismatch",
+            "the length of the array does not match its extension",
+        )
+        .at(at)
+        .expected(format_args!("{} of elements", counted(end.saturating_sub(offset), "byte", "bytes")))
+        .found(counted(data, "byte", "bytes")));
     }
     reader.cursor.skip(data, "the elements of an array")?;
     let Some(dtype) = dtypes::of_name(&name) else { return Ok(Read::OtherDType(escape_text(&name))) };
@@ -68,10 +75,13 @@ pub(crate) fn read(reader: &mut Reader, len: u32, limits: &Limits) -> Result<Rea
             Some(bytes) => format!("{} for {dtype} {shape}", counted(bytes, "byte", "bytes")),
             None => format!("fewer than 2^64 elements in {shape}"),
         };
-        return Err(Error::corrupt("length-mismatch", "the length of the elements does not match dtype and shape")
-            .at(at)
-            .expected(expected)
-            .found(counted(data, "byte", "bytes")));
+        return Err(Error::corrupt(
+            "length-mismatch",
+            "the length of the elements does not match dtype and shape",
+        )
+        .at(at)
+        .expected(expected)
+        .found(counted(data, "byte", "bytes")));
     }
     Ok(Read::Array(Array { dtype, shape, offset, len: data }))
 }
@@ -87,7 +97,11 @@ fn shape(reader: &mut Reader, limits: &Limits) -> Result<Shape> {
         let at = reader.position();
         match reader.item(what)? {
             Item::Uint(dim) => dims.push(dim),
-            other => return Err(malformed(at).expected("a dimension of at least 0").found(format_args!("{other:?}"))),
+            other => {
+                return Err(malformed(at)
+                    .expected("a dimension of at least 0")
+                    .found(format_args!("{other:?}")));
+            }
         }
     }
     Ok(Shape::new(dims))

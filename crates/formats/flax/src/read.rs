@@ -3,6 +3,7 @@
 use crate::keys::{ARRAYS, LEAVES};
 use crate::tree::{Content, TreeReader};
 use crate::{ARRAY_KIND, TREE, roles};
+use weighbridge_core::ErrorCode;
 use weighbridge_core::check::{Gaps, Outline};
 use weighbridge_core::checkpoint::{Checkpoint, Damage, Metadata, TensorEntry, Value};
 use weighbridge_core::error::{Error, Result};
@@ -23,12 +24,14 @@ pub(crate) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
 /// Reads the tensors before the damage that `error` reports.
 ///
 /// # Errors
-/// The error itself, if there are none.
+/// The error itself if bytes follow the tree: with a damaged map header, names end up in other maps, and the tree ends too early.
 pub(crate) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let mut reader = TreeReader::new(source, &options.limits);
     let read = reader.read(options).map_err(|error| on_leaf(error, &reader));
     let lost = match read {
-        Err(error) if Damage::is(&error) => Some((reader.path().to_text(), error)),
+        Err(error) if Damage::is(&error) && error.code() != ErrorCode::TrailingBytes => {
+            Some((reader.path().to_text(), error))
+        }
         read => read.map(|()| None)?,
     };
     let mut checkpoint = checkpoint(std::mem::take(&mut reader.content), source.label());
@@ -49,9 +52,7 @@ fn on_leaf(error: Error, reader: &TreeReader<'_>) -> Error {
 fn checkpoint(mut content: Content, label: &str) -> Checkpoint {
     let kind = if content.is_bare { ARRAY_KIND } else { TREE };
     let mut checkpoint = Checkpoint::new("flax", kind, label);
-    let is_index = |value: &Value, path: &[_]| {
-        matches!((value, path), (Value::Text(_), [name]) if *name == Metadata::INDEX_KEY.into())
-    };
+    let is_index = |value: &Value, path: &[_]| matches!((value, path), (Value::Text(_), [name]) if *name == Metadata::INDEX_KEY.into());
     let index = content.values.iter().position(|leaf| is_index(&leaf.value, leaf.path.parts()));
     let index = index.map(|place| content.values.remove(place).value);
     checkpoint.metadata = content.metadata();
@@ -59,7 +60,8 @@ fn checkpoint(mut content: Content, label: &str) -> Checkpoint {
     checkpoint.tensors = content.tensors;
     roles::assign(&mut checkpoint.tensors);
     if let Some(Value::Text(index)) = index {
-        let names: Vec<String> = checkpoint.tensors.iter().map(|one| crate::keys::key_of(&one.path)).collect();
+        let names: Vec<String> =
+            checkpoint.tensors.iter().map(|one| crate::keys::key_of(&one.path)).collect();
         checkpoint.restore_bridge_index(&names, &index);
     }
     checkpoint
@@ -67,7 +69,9 @@ fn checkpoint(mut content: Content, label: &str) -> Checkpoint {
 
 /// Returns true for metadata about the file: the places of values in the tree.
 pub(crate) fn is_format_metadata(key: &str) -> bool {
-    [LEAVES, ARRAYS].iter().any(|own| key.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    [LEAVES, ARRAYS]
+        .iter()
+        .any(|own| key.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
 /// Outlines the bytes around the elements: MessagePack up to the end of the tree.
@@ -87,7 +91,8 @@ pub(crate) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
 /// Returns the names of tensors in indexes of shards.
 pub(crate) fn shard_names(tensors: &[TensorEntry]) -> Vec<String> {
     let joined = |tensor: &TensorEntry| {
-        let parts: Vec<String> = tensor.path.parts().iter().map(weighbridge_core::checkpoint::Name::to_text).collect();
+        let parts: Vec<String> =
+            tensor.path.parts().iter().map(weighbridge_core::checkpoint::Name::to_text).collect();
         parts.join("/")
     };
     tensors.iter().map(joined).collect()

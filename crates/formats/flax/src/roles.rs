@@ -66,7 +66,8 @@ pub(crate) fn derived(tensors: &[TensorEntry]) -> Vec<Role> {
 
     // Parameters by the ends of their paths; `None` if several have the same end.
     let mut ends: HashMap<&[Name], Option<usize>> = HashMap::new();
-    for (place, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| state_from(&tensor.path).is_none()) {
+    for (place, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| state_from(&tensor.path).is_none())
+    {
         let parts = tensor.path.parts();
         for from in 0..=MAX_BEFORE.min(parts.len().saturating_sub(1)) {
             let end = ends.entry(&parts[from..]).or_insert(Some(place));
@@ -161,7 +162,8 @@ mod tests {
 
     #[test]
     fn chains_are_found_under_any_name() {
-        let found = roles(&["model.w", "model.0.w", "tx.0.mu.w", "tx.0.count", "tx.1.count", "other.0.count"]);
+        let found =
+            roles(&["model.w", "model.0.w", "tx.0.mu.w", "tx.0.count", "tx.1.count", "other.0.count"]);
         // Two parameters end in `w`.
         assert_eq!(found, ["parameter", "parameter", "optimizer", "optimizer", "optimizer", "parameter"]);
     }

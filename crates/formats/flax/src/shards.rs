@@ -61,8 +61,11 @@ pub(crate) fn open_folder(folder: &FolderRef, options: &OpenOptions) -> Result<C
         None => None,
     };
     let Some(source) = source else {
-        return Err(Error::usage("no-shards", "the folder has no index of Flax shards (*.msgpack.index.json)")
-            .in_file(folder.label()));
+        return Err(Error::usage(
+            "no-shards",
+            "the folder has no index of Flax shards (*.msgpack.index.json)",
+        )
+        .in_file(folder.label()));
     };
     open_index(&source, folder, Path::new(""), folder.label(), options)
 }

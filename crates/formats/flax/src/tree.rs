@@ -115,7 +115,7 @@ impl<'a> TreeReader<'a> {
         self.tree()?;
         let (at, rest) = (self.reader.position(), self.reader.cursor.remaining());
         if rest > 0 {
-            if !options.lenient && !options.salvage {
+            if !options.lenient {
                 return Err(Error::corrupt("trailing-bytes", "bytes follow the end of the tree")
                     .at(at)
                     .expected("the end of the file")
@@ -188,7 +188,8 @@ impl<'a> TreeReader<'a> {
         let bytes = part.as_bytes().len() as u64;
         self.path_bytes += bytes;
         let at = self.position();
-        Limits::check("bytes in a name", "name_bytes", self.path_bytes, self.limits.name_bytes).map_err(|e| e.at(at))?;
+        Limits::check("bytes in a name", "name_bytes", self.path_bytes, self.limits.name_bytes)
+            .map_err(|e| e.at(at))?;
         self.path.push(part);
         Limits::check("parts in a name", "path_parts", self.path.len() as u64, self.limits.path_parts)
             .map_err(|e| e.at(at))?;
@@ -235,7 +236,8 @@ impl<'a> TreeReader<'a> {
                 .hint("flax.serialization.to_bytes writes string keys only")
         })?;
         self.reader.cursor.need(len.into(), "the key of a map")?;
-        Limits::check("bytes in a name", "name_bytes", len.into(), self.limits.name_bytes).map_err(|e| e.at(at))?;
+        Limits::check("bytes in a name", "name_bytes", len.into(), self.limits.name_bytes)
+            .map_err(|e| e.at(at))?;
         Ok(Name::new(self.reader.cursor.bytes(len.into(), "the key of a map")?))
     }
 
@@ -401,7 +403,9 @@ impl<'a> TreeReader<'a> {
             match array::read(&mut self.reader, len, self.limits)? {
                 Read::OtherDType(name) => other = Some(name),
                 Read::Array(array) => {
-                    if array.shape.rank() != 1 || parts.first().is_some_and(|first| first.dtype != array.dtype) {
+                    if array.shape.rank() != 1
+                        || parts.first().is_some_and(|first| first.dtype != array.dtype)
+                    {
                         return Err(chunks(at).expected("parts of one dimension and one dtype"));
                     }
                     self.budget.take_memory(ENTRY)?;
@@ -422,9 +426,12 @@ impl<'a> TreeReader<'a> {
         let elements = first.shape.elements().unwrap_or(0);
         let (dtype, total) = (first.dtype, parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.len)));
         if shape.bytes(dtype) != Some(total) {
-            return Err(Error::corrupt("length-mismatch", "the length of the elements does not match dtype and shape")
-                .at(at)
-                .found(format_args!("{} for {dtype} {shape}", counted(total, "byte", "bytes"))));
+            return Err(Error::corrupt(
+                "length-mismatch",
+                "the length of the elements does not match dtype and shape",
+            )
+            .at(at)
+            .found(format_args!("{} for {dtype} {shape}", counted(total, "byte", "bytes"))));
         }
         let ranges = parts.iter().map(|part| (self.source.clone(), part.offset, part.len)).collect();
         let joined: SourceRef = Arc::new(ConcatSource::new(self.source.label(), ranges)?);
@@ -469,7 +476,11 @@ pub(crate) fn is_tree(source: &SourceRef) -> bool {
                 // The elements may be cut off.
                 return match read {
                     Ok(_) => true,
-                    Err(error) => error.code() == "truncated" && reader.position() < source.len() && is_array(source, reader.position()),
+                    Err(error) => {
+                        error.code() == "truncated"
+                            && reader.position() < source.len()
+                            && is_array(source, reader.position())
+                    }
                 };
             }
             _ if number == 0 => return false,

@@ -29,11 +29,13 @@ const OPT_STATE: &str = "opt_state";
 pub(crate) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
     let was_bare = (checkpoint.format, checkpoint.kind) == ("flax", ARRAY_KIND);
     let is_bare = match options.kind.as_deref() {
-        None => was_bare && checkpoint.tensors.len() == 1 && checkpoint.metadata.is_empty(),
-        Some(TREE) => false,
+        // The extension of files says state_dict, also for a file of one array.
+        None | Some(TREE) => was_bare && checkpoint.tensors.len() == 1 && checkpoint.metadata.is_empty(),
         Some(ARRAY_KIND) => true,
         Some(SHARDED) => {
-            return Err(Error::usage("unknown-kind", "shards of Flax are read-only").expected(TREE).found(SHARDED));
+            return Err(Error::usage("unknown-kind", "shards of Flax are read-only")
+                .expected(TREE)
+                .found(SHARDED));
         }
         Some(kind) => {
             let error = Error::usage("unknown-kind", "unknown kind of Flax file");
@@ -52,8 +54,11 @@ pub(crate) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         put_tensor(&mut file, tensor, false)?;
     } else {
         let paths: Vec<TensorPath> = checkpoint.tensors.iter().map(written_path).collect();
-        for (tensor, path) in checkpoint.tensors.iter().zip(&paths).filter(|(tensor, path)| tensor.path != **path) {
-            let detail = format!("written as {}; only Weighbridge restores the name", escape_text(&path.to_text()));
+        for (tensor, path) in
+            checkpoint.tensors.iter().zip(&paths).filter(|(tensor, path)| tensor.path != **path)
+        {
+            let detail =
+                format!("written as {}; only Weighbridge restores the name", escape_text(&path.to_text()));
             losses.push(Loss::new("renamed", tensor.name(), detail));
         }
         let index = index(checkpoint, &paths, options, &mut losses);
@@ -92,8 +97,10 @@ fn index(
         let same = attributes.is_empty() && !tensor.guessed && tensor.path == *path;
         (TensorEntry { path: path.clone(), attributes: Attributes::new(), ..tensor.clone() }, same)
     };
-    let (bare, same): (Vec<TensorEntry>, Vec<bool>) = checkpoint.tensors.iter().zip(paths).map(as_read).unzip();
-    let has_roles = roles::derived(&bare).iter().zip(&checkpoint.tensors).all(|(role, tensor)| *role == tensor.role);
+    let (bare, same): (Vec<TensorEntry>, Vec<bool>) =
+        checkpoint.tensors.iter().zip(paths).map(as_read).unzip();
+    let has_roles =
+        roles::derived(&bare).iter().zip(&checkpoint.tensors).all(|(role, tensor)| *role == tensor.role);
     let is_origin = checkpoint.origin.as_ref().is_none_or(|origin| origin.format == "flax");
     let has_metadata = checkpoint.metadata.iter().all(|(key, value)| held(key, value));
     if has_roles && is_origin && has_metadata && same.into_iter().all(|same| same) {
@@ -259,7 +266,12 @@ fn put_tensor(file: &mut FileBuilder, tensor: &TensorEntry, may_split: bool) -> 
     let Some(name) = dtypes::name_of(dtype) else {
         return Err(Error::mismatch("no-such-dtype", format!("numpy has no dtype {dtype}"))
             .on_tensor(tensor.name())
-            .hint(phrase!["cast the tensor with ", Opt::Cast, ", or exclude it with ", Opt::Drop.with(tensor.name())]));
+            .hint(phrase![
+                "cast the tensor with ",
+                Opt::Cast,
+                ", or exclude it with ",
+                Opt::Drop.with(tensor.name())
+            ]));
     };
     let size = dtype.size().unwrap_or(1) as u64;
     let stated = match tensor.attributes.get(CHUNK) {
@@ -268,7 +280,8 @@ fn put_tensor(file: &mut FileBuilder, tensor: &TensorEntry, may_split: bool) -> 
     };
     let most = stated.unwrap_or((MAX_CHUNK / size).max(1));
     if !may_split || (stated.is_none() && tensor.bytes() <= MAX_CHUNK) {
-        let is_scalar = tensor.shape.rank() == 0 && tensor.attributes.get(IS_SCALAR) == Some(&Value::Bool(true));
+        let is_scalar =
+            tensor.shape.rank() == 0 && tensor.attributes.get(IS_SCALAR) == Some(&Value::Bool(true));
         return put_array(file, tensor, tensor.shape.dims(), name, if is_scalar { SCALAR } else { NDARRAY });
     }
     let mut head = Vec::new();
@@ -301,7 +314,8 @@ fn parts(tensor: &TensorEntry, most: u64, size: u64) -> Result<Vec<TensorEntry>>
     });
     let (flat, step) = match tensor.shape.dims() {
         _ if plain && tensor.cast.is_none() => {
-            let flat = TensorEntry { shape: Shape::from([tensor.elements()]), row_names: None, ..tensor.clone() };
+            let flat =
+                TensorEntry { shape: Shape::from([tensor.elements()]), row_names: None, ..tensor.clone() };
             (flat, most)
         }
         [_, rest @ ..] => {

@@ -107,13 +107,18 @@ impl Codec {
             Self::Gzip => {
                 let failed = |e| Error::corrupt("bad-compression", format!("Zarr: gzip: {e}"));
                 match bytes.first() {
-                    Some(0x1f) => unpack(flate2::bufread::MultiGzDecoder::new(bytes.as_slice()), most).map_err(failed),
+                    Some(0x1f) => {
+                        unpack(flate2::bufread::MultiGzDecoder::new(bytes.as_slice()), most).map_err(failed)
+                    }
                     _ => unpack(flate2::bufread::ZlibDecoder::new(bytes.as_slice()), most).map_err(failed),
                 }
             }
             Self::Crc32c => {
                 let Some((content, sum)) = bytes.split_last_chunk::<4>() else {
-                    return Err(Error::corrupt("crc-mismatch", "Zarr: a chunk has no room for its CRC-32C checksum"));
+                    return Err(Error::corrupt(
+                        "crc-mismatch",
+                        "Zarr: a chunk has no room for its CRC-32C checksum",
+                    ));
                 };
                 let (sum, found) = (u32::from_le_bytes(*sum), crc32c::crc32c(content));
                 if sum == found {
@@ -248,7 +253,8 @@ pub(super) fn tensor(path: TensorPath, zarr: &Zarr, values: &Values<'_>) -> Resu
     let mut extents = builder.extents;
     if extents.is_empty() {
         // A tensor without elements has an extent, too.
-        let source: SourceRef = Arc::new(FillSource { label: values.label.to_owned(), element: Vec::new(), len: 0 });
+        let source: SourceRef =
+            Arc::new(FillSource { label: values.label.to_owned(), element: Vec::new(), len: 0 });
         extents.push(Extent { source, offset: 0, len: 0, encoding: Encoding::ROW, part: None, check: None });
     }
     Ok(TensorEntry {
@@ -289,7 +295,14 @@ impl Builder<'_> {
         Region { start: start.to_vec(), shape }
     }
 
-    fn push(&mut self, source: SourceRef, offset: u64, len: u64, encoding: Encoding, region: Region) -> Result<()> {
+    fn push(
+        &mut self,
+        source: SourceRef,
+        offset: u64,
+        len: u64,
+        encoding: Encoding,
+        region: Region,
+    ) -> Result<()> {
         self.values.budget.take_memory(EXTENT)?;
         let part = region.unless_whole(&self.zarr.shape);
         self.extents.push(Extent { source, offset, len, encoding, part, check: None });
@@ -299,7 +312,8 @@ impl Builder<'_> {
     /// Adds a chunk that is not stored.
     fn filled(&mut self, region: Region) -> Result<()> {
         let Some(element) = &self.zarr.fill else {
-            let error = Error::unsupported("zarr-fill", "a chunk is not stored, and the fill value is not supported");
+            let error =
+                Error::unsupported("zarr-fill", "a chunk is not stored, and the fill value is not supported");
             return Err(error.in_file(self.values.label));
         };
         let len = region.shape().bytes(self.zarr.dtype).unwrap_or(0);
@@ -324,11 +338,14 @@ impl Builder<'_> {
                 .expected(counted(self.full, "byte", "bytes"))
                 .found(counted(stored.len(), "byte", "bytes"))));
         }
-        let most = self.values.limits.chunk_bytes.max(stored.len().saturating_mul(self.values.limits.expansion));
+        let most =
+            self.values.limits.chunk_bytes.max(stored.len().saturating_mul(self.values.limits.expansion));
         Limits::check("bytes of a chunk", "chunk_bytes", self.full, most).map_err(at)?;
         let len = region.shape().bytes(self.zarr.dtype).unwrap_or(0);
         let is_whole = region.shape == self.chunk;
-        if let (Stored::Range { source, offset, len }, true, None) = (&stored, is_whole && self.codecs.is_empty(), &index) {
+        if let (Stored::Range { source, offset, len }, true, None) =
+            (&stored, is_whole && self.codecs.is_empty(), &index)
+        {
             return self.push(source.clone(), *offset, *len, self.zarr.encoding, region);
         }
         let cut = (!is_whole).then(|| {
@@ -353,7 +370,8 @@ impl Builder<'_> {
     /// Adds the chunks of a shard at `start`.
     fn shard(&mut self, stored: &Stored, shards: &Shards, start: &[u64]) -> Result<()> {
         let at = |error: Error| error.in_file(stored.file().label()).at(stored.offset());
-        let counts: Vec<u64> = self.zarr.chunk.iter().zip(&shards.chunk).map(|(outer, inner)| outer / inner).collect();
+        let counts: Vec<u64> =
+            self.zarr.chunk.iter().zip(&shards.chunk).map(|(outer, inner)| outer / inner).collect();
         let chunks = Shape::new(&counts).elements().unwrap_or(u64::MAX);
         let len = chunks.saturating_mul(16).saturating_add(if shards.has_sum { 4 } else { 0 });
         let Some(begin) = stored.len().checked_sub(len) else {
@@ -375,8 +393,12 @@ impl Builder<'_> {
         for row in bytes.chunks_exact(16) {
             let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
             let (offset, len) = (number(&row[..8]), number(&row[8..]));
-            let corner: Vec<u64> =
-                start.iter().zip(&place).zip(&shards.chunk).map(|((start, at), size)| start + at * size).collect();
+            let corner: Vec<u64> = start
+                .iter()
+                .zip(&place)
+                .zip(&shards.chunk)
+                .map(|((start, at), size)| start + at * size)
+                .collect();
             let inside = corner.iter().zip(self.zarr.shape.dims()).all(|(at, size)| at < size);
             if inside {
                 let region = self.region(&corner, &shards.chunk);

@@ -44,10 +44,14 @@ impl<'a> Fields<'a> {
         Err(Error::corrupt("bad-varint", "OCDBT: a number exceeds 64 bits"))
     }
 
-    /// Reads a count of entries, each of which takes at least one byte.
+    /// Reads a count of entries. An entry takes at least one byte.
     pub(super) fn count(&mut self) -> Result<usize> {
         let count = to_usize(self.varint()?)?;
-        if count <= self.bytes.len() { Ok(count) } else { Err(ended().expected(format_args!("{count} entries"))) }
+        if count <= self.bytes.len() {
+            Ok(count)
+        } else {
+            Err(ended().expected(format_args!("{count} entries")))
+        }
     }
 
     /// Reads a column of numbers.

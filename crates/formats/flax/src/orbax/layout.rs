@@ -47,12 +47,14 @@ pub(super) fn layout(folder: &FolderRef) -> Result<Layout> {
     let mut trees: BTreeSet<PathBuf> = BTreeSet::new();
     let mut has_steps = false;
     for item in folder.list(DEPTH)? {
-        let (Some(name), Some(parent)) = (item.name.file_name().and_then(|name| name.to_str()), item.name.parent())
+        let (Some(name), Some(parent)) =
+            (item.name.file_name().and_then(|name| name.to_str()), item.name.parent())
         else {
             continue;
         };
         has_steps |= name == STEP_METADATA && parent == Path::new("");
-        let in_process = parent.iter().any(|part| part.to_str().is_some_and(|part| part.starts_with(PROCESS)));
+        let in_process =
+            parent.iter().any(|part| part.to_str().is_some_and(|part| part.starts_with(PROCESS)));
         let is_root = !in_process
             && match name {
                 METADATA | MANIFEST => true,
@@ -66,7 +68,8 @@ pub(super) fn layout(folder: &FolderRef) -> Result<Layout> {
     if trees.contains(Path::new("")) {
         return Ok(Layout::One(PathBuf::new()));
     }
-    let first = |path: &Path| path.iter().next().and_then(|part| part.to_str()).unwrap_or_default().to_owned();
+    let first =
+        |path: &Path| path.iter().next().and_then(|part| part.to_str()).unwrap_or_default().to_owned();
     let steps: BTreeSet<String> = trees.iter().map(|path| first(path)).filter(|name| is_step(name)).collect();
     if steps.len() > 1 {
         let mut steps: Vec<String> = steps.into_iter().collect();
@@ -93,5 +96,8 @@ pub(super) fn several(folder: &FolderRef, steps: &[String]) -> Error {
     Error::usage("several-models", "the folder contains several steps of a checkpoint")
         .in_file(folder.label())
         .found(first_and_more(steps.iter().map(|step| escape(step)), MAX_NAMED))
-        .hint(format!("open the folder of one of them: {}", escape(&Path::new(folder.label()).join(last).display().to_string())))
+        .hint(format!(
+            "open the folder of one of them: {}",
+            escape(&Path::new(folder.label()).join(last).display().to_string())
+        ))
 }

@@ -93,7 +93,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("an object of leaves")
             }
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> std::result::Result<Pairs<T>, A::Error> {
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> std::result::Result<Pairs<T>, A::Error> {
                 let mut pairs = Vec::new();
                 while map.next_key::<serde::de::IgnoredAny>()?.is_some() {
                     pairs.push(map.next_value()?);
@@ -110,8 +113,9 @@ fn text(source: &SourceRef, limits: &Limits, budget: &Budget) -> Result<String> 
     Limits::check_part("bytes of a JSON file", "header_bytes", source.len(), limits.header_bytes, 1)?;
     budget.take_work(source.len())?;
     let bytes = read_vec(&**source, 0, source.len())?;
-    String::from_utf8(bytes)
-        .map_err(|e| Error::corrupt("not-utf8", "the file is not UTF-8").at(e.utf8_error().valid_up_to() as u64))
+    String::from_utf8(bytes).map_err(|e| {
+        Error::corrupt("not-utf8", "the file is not UTF-8").at(e.utf8_error().valid_up_to() as u64)
+    })
 }
 
 /// Parses a JSON file.
@@ -136,7 +140,8 @@ pub(super) fn read(source: &SourceRef, limits: &Limits, budget: &Budget) -> Resu
         budget.take_memory(ENTRY + 2 * bytes).map_err(named)?;
         let count = tree.leaves.len() as u64 + 1;
         Limits::check("tensors", "tensors", count, limits.tensors).map_err(named)?;
-        Limits::check("parts in a name", "path_parts", keys.len() as u64, limits.path_parts).map_err(named)?;
+        Limits::check("parts in a name", "path_parts", keys.len() as u64, limits.path_parts)
+            .map_err(named)?;
         let path: TensorPath = keys.iter().map(|key| Name::from(key.as_str())).collect();
         tree.leaves.push(Leaf { path, name: keys.join("."), kind: leaf.value_metadata.value_type });
     }

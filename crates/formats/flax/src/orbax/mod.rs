@@ -17,6 +17,7 @@ mod layout;
 mod metadata;
 mod ocdbt;
 mod open;
+mod outline;
 mod stored;
 mod zarr;
 
@@ -78,10 +79,6 @@ impl Detect for Orbax {
         // Opening reports several steps as an error.
         layout::layout(folder).is_ok_and(|layout| layout != Layout::None)
     }
-
-    fn owns_sibling(&self, _: &Path) -> bool {
-        true
-    }
 }
 
 impl ReadFormat for Orbax {
@@ -137,7 +134,9 @@ impl DeepCheck for Orbax {
         if head == ocdbt::MANIFEST_MAGIC {
             return Ok(Outline::whole(len, "manifest"));
         }
-        if head.first() == Some(&b'{') && weighbridge_format::outline::text(source, "JSON")?.parts.iter().any(|part| part.len == len) {
+        if head.first() == Some(&b'{')
+            && weighbridge_format::outline::text(source, "JSON")?.parts.iter().any(|part| part.len == len)
+        {
             return Ok(Outline::whole(len, "JSON"));
         }
         if crate::tree::is_tree(source) {
@@ -147,7 +146,7 @@ impl DeepCheck for Orbax {
             return weighbridge_format::outline::text(source, "marker");
         }
         let mut outline = Outline::new(Gaps::Forbidden);
-        open::data_outline(source, limits, &mut outline)?;
+        outline::data(source, limits, &mut outline)?;
         Ok(outline)
     }
 }

@@ -27,6 +27,8 @@ use weighbridge_io::source::{FolderRef, SourceRef, check_range, check_shard, rea
 pub(super) const MANIFEST: &str = "manifest.ocdbt";
 /// First bytes of a manifest.
 pub(super) const MANIFEST_MAGIC: [u8; 4] = [0x0c, 0xdb, 0x3a, 0x2a];
+/// First bytes that all nodes share.
+pub(super) const BEGINNING: [u8; 2] = [0x0c, 0xdb];
 /// First bytes of a node.
 const NODE_MAGIC: [u8; 4] = [0x0c, 0xdb, 0x20, 0xde];
 /// First bytes of a node of the tree of versions, which refers to versions before those in the manifest.
@@ -112,14 +114,19 @@ fn body(bytes: &[u8], magic: [u8; 4], budget: &Budget) -> Result<Vec<u8>> {
     let found = fields.take(4)?;
     if found != magic {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        return Err(Error::corrupt("bad-magic", "OCDBT: wrong first bytes").expected(hex(&magic)).found(hex(found)));
+        return Err(Error::corrupt("bad-magic", "OCDBT: wrong first bytes")
+            .expected(hex(&magic))
+            .found(hex(found)));
     }
     let stated = u64::from_le_bytes(fields.take(8)?.try_into().unwrap_or_default());
     if stated != len {
-        return Err(Error::corrupt("length-mismatch", "OCDBT: the stated length differs from the stored one")
-            .expected(format_args!("{stated} bytes"))
-            .found(format_args!("{len} bytes"))
-            .hint("the file is truncated or damaged"));
+        return Err(Error::corrupt(
+            "length-mismatch",
+            "OCDBT: the stated length differs from the stored one",
+        )
+        .expected(format_args!("{stated} bytes"))
+        .found(format_args!("{len} bytes"))
+        .hint("the file is truncated or damaged"));
     }
     let (content, sum) = bytes.split_at(bytes.len() - 4);
     let (sum, found) = (u32::from_le_bytes(sum.try_into().unwrap_or_default()), crc32c::crc32c(content));
@@ -205,13 +212,16 @@ fn paths(fields: &mut Fields<'_>, base: &str, budget: &Budget) -> Result<Vec<(St
     for (number, (&suffix, own)) in suffixes.iter().zip(bases).enumerate() {
         let keep = number.checked_sub(1).and_then(|before| shared.get(before)).copied().unwrap_or(0);
         let own = to_usize(own)?;
-        if keep > last.len() as u64 || (base.len() as u64).saturating_add(keep).saturating_add(suffix) > MAX_KEY {
+        if keep > last.len() as u64
+            || (base.len() as u64).saturating_add(keep).saturating_add(suffix) > MAX_KEY
+        {
             return Err(fault("OCDBT: the path of a file is malformed"));
         }
         last.truncate(to_usize(keep)?);
         last.extend_from_slice(fields.take(suffix)?);
         budget.take_work((base.len() + last.len()) as u64 + ENTRY)?;
-        let relative = std::str::from_utf8(&last).map_err(|_| fault("OCDBT: the path of a file is not UTF-8"))?;
+        let relative =
+            std::str::from_utf8(&last).map_err(|_| fault("OCDBT: the path of a file is not UTF-8"))?;
         if !relative.is_char_boundary(own) {
             return Err(fault("OCDBT: the path of a file is malformed"));
         }
@@ -255,7 +265,9 @@ impl Walker<'_> {
         let mut fields = Fields::new(&body);
         let height = fields.byte()?;
         if height != node.height {
-            return Err(Error::corrupt("ocdbt-node", "OCDBT: wrong height of a node").expected(node.height).found(height));
+            return Err(Error::corrupt("ocdbt-node", "OCDBT: wrong height of a node")
+                .expected(node.height)
+                .found(height));
         }
         let base = node.file.get(..node.base).unwrap_or_default();
         let paths = paths(&mut fields, base, self.budget)?;
@@ -278,7 +290,9 @@ impl Walker<'_> {
         let lens = fields.column(keys.len())?;
         let kinds = fields.take(keys.len() as u64)?;
         if let Some(kind) = kinds.iter().find(|&&kind| kind > 1) {
-            return Err(Error::corrupt("ocdbt-node", "OCDBT: unknown kind of value").expected("0 or 1").found(kind));
+            return Err(Error::corrupt("ocdbt-node", "OCDBT: unknown kind of value")
+                .expected("0 or 1")
+                .found(kind));
         }
         let outside = kinds.iter().filter(|&&kind| kind == 1).count();
         let (files, offsets) = (fields.column(outside)?, fields.column(outside)?);
@@ -317,7 +331,9 @@ impl Walker<'_> {
     ) -> Result<()> {
         let count = keys.len();
         let (files, offsets, lens) = (fields.column(count)?, fields.column(count)?, fields.column(count)?);
-        for ((((key, common), file), offset), len) in keys.iter().zip(common).zip(files).zip(offsets).zip(lens) {
+        for ((((key, common), file), offset), len) in
+            keys.iter().zip(common).zip(files).zip(offsets).zip(lens)
+        {
             let Some(shared) = key.get(..to_usize(common)?) else {
                 return Err(Error::corrupt("ocdbt-node", "OCDBT: a prefix is longer than its key"));
             };
@@ -331,7 +347,12 @@ impl Walker<'_> {
 }
 
 /// Reads the keys of a node, and for an interior node the lengths of the prefixes that all keys below share.
-fn keys(fields: &mut Fields<'_>, count: usize, is_interior: bool, budget: &Budget) -> Result<(Vec<Vec<u8>>, Vec<u64>)> {
+fn keys(
+    fields: &mut Fields<'_>,
+    count: usize,
+    is_interior: bool,
+    budget: &Budget,
+) -> Result<(Vec<Vec<u8>>, Vec<u64>)> {
     let shared = fields.column(count.saturating_sub(1))?;
     let suffixes = fields.column(count)?;
     let common = if is_interior { fields.column(count)? } else { Vec::new() };
@@ -349,22 +370,26 @@ fn keys(fields: &mut Fields<'_>, count: usize, is_interior: bool, budget: &Budge
     Ok((keys, common))
 }
 
-/// Returns the ranges of a data file that are nodes, by their first bytes and checksums.
-pub(super) fn nodes(bytes: &[u8]) -> Vec<(u64, u64)> {
-    let mut found = Vec::new();
-    for at in memchr::memmem::find_iter(bytes, &NODE_MAGIC[..2]) {
-        if bytes.get(at..at + 4).is_none_or(|magic| magic != NODE_MAGIC && magic != VERSION_MAGIC) {
-            continue;
-        }
-        let Some(len) = bytes.get(at + 4..at + 12) else { continue };
-        let len = u64::from_le_bytes(len.try_into().unwrap_or_default());
-        let node = usize::try_from(len).ok().and_then(|len| bytes.get(at..at.checked_add(len)?));
-        let Some((content, sum)) = node.and_then(|node| node.split_last_chunk::<4>()) else { continue };
-        if len >= MIN_LEN && crc32c::crc32c(content) == u32::from_le_bytes(*sum) {
-            found.push((at as u64, len));
-        }
+/// Returns the length of the node at an offset of a data file: its first bytes and its checksum must be correct.
+///
+/// # Errors
+/// Errors of the source.
+pub(super) fn node_at(source: &SourceRef, offset: u64, limits: &Limits) -> Result<Option<u64>> {
+    if source.len().saturating_sub(offset) < MIN_LEN {
+        return Ok(None);
     }
-    found
+    let mut head = [0; 12];
+    source.read_at(offset, &mut head)?;
+    let is_node = head.starts_with(&NODE_MAGIC) || head.starts_with(&VERSION_MAGIC);
+    let len = u64::from_le_bytes(head[4..].try_into().unwrap_or_default());
+    if !is_node || len < MIN_LEN || len > limits.header_bytes || len > source.len() - offset {
+        return Ok(None);
+    }
+    let bytes = read_vec(&**source, offset, len)?;
+    let sum = bytes
+        .split_last_chunk::<4>()
+        .map(|(content, sum)| (crc32c::crc32c(content), u32::from_le_bytes(*sum)));
+    Ok(sum.filter(|(found, stated)| found == stated).map(|_| len))
 }
 
 /// Returns the path of the manifest in the folder `around`.

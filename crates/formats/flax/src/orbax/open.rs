@@ -12,12 +12,12 @@ use crate::{roles, tree};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use weighbridge_core::budget::Budget;
-use weighbridge_core::check::Outline;
 use weighbridge_core::checkpoint::{Checkpoint, Damage, Name, Note, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
+use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
-use weighbridge_io::source::{FolderRef, SourceRef, read_vec};
+use weighbridge_io::source::{FolderItem, FolderRef, SourceRef};
 
 /// End of the name of the file that marks a complete checkpoint.
 pub(super) const MARKER: &str = "commit_success.txt";
@@ -44,7 +44,7 @@ pub(super) fn trees(
     trees: &[PathBuf],
     options: &OpenOptions,
 ) -> Result<Checkpoint> {
-    let items = folder.list(weighbridge_io::source::FolderItem::DEPTH)?;
+    let items = folder.list(FolderItem::DEPTH)?;
     let total = items.iter().fold(0u64, |sum, item| sum.saturating_add(item.len));
     let limits = Limits { budget: Some(options.limits.budget_for(total)), ..options.limits.clone() };
     let budget = limits.budget_for(total);
@@ -54,7 +54,15 @@ pub(super) fn trees(
             1 => None,
             _ => around.file_name().map(|name| Name::from(&*name.to_string_lossy())),
         };
-        let mut reader = Reader { folder, around, prefix, options, limits: &limits, budget: &budget, checkpoint: &mut checkpoint };
+        let mut reader = Reader {
+            folder,
+            around,
+            prefix,
+            options,
+            limits: &limits,
+            budget: &budget,
+            checkpoint: &mut checkpoint,
+        };
         reader.read()?;
     }
     let step = trees.first().and_then(|tree| tree.parent()).unwrap_or(Path::new(""));
@@ -135,6 +143,13 @@ impl Reader<'_> {
         // Arrays that no tree lists, by the parts of their names.
         let mut rest: Vec<String> = arrays.into_iter().collect();
         rest.sort();
+        if !rest.is_empty() {
+            let text = format!(
+                "{} not listed in {METADATA}; the parts of their names are split at dots",
+                counted(rest.len() as u64, "array is", "arrays are")
+            );
+            self.checkpoint.notes.push(Note::new("names-from", text));
+        }
         for name in rest {
             self.add(&store, &name, TensorPath::from_dotted(&name))?;
         }
@@ -176,8 +191,9 @@ impl Reader<'_> {
                 store.entries.keys().filter_map(|key| of_key(std::str::from_utf8(key).ok()?)).collect()
             }
             Store::Folders => {
-                let items = self.folder.list(weighbridge_io::source::FolderItem::DEPTH)?;
-                let inside = items.iter().filter_map(|item| item.name.strip_prefix(self.around).ok()?.to_str());
+                let items = self.folder.list(FolderItem::DEPTH)?;
+                let inside =
+                    items.iter().filter_map(|item| item.name.strip_prefix(self.around).ok()?.to_str());
                 inside.filter_map(of_key).collect()
             }
         })
@@ -185,7 +201,9 @@ impl Reader<'_> {
 
     /// Reads the file of the tree in an old checkpoint: adds its arrays, and the stored arrays that it refers to. Returns all paths.
     fn aggregate(&mut self, store: &Store, arrays: &mut HashSet<String>) -> Result<HashSet<TensorPath>> {
-        let Some(source) = self.file(Path::new(AGGREGATE))?.filter(tree::is_any) else { return Ok(HashSet::new()) };
+        let Some(source) = self.file(Path::new(AGGREGATE))?.filter(tree::is_any) else {
+            return Ok(HashSet::new());
+        };
         let mut reader = TreeReader::new(&source, self.limits);
         reader.read(self.options).map_err(|e| e.in_file(source.label()))?;
         let content = std::mem::take(&mut reader.content);
@@ -254,9 +272,7 @@ impl Reader<'_> {
     fn get(&self, store: &Store, key: &str) -> Result<Option<Stored>> {
         match store {
             Store::Ocdbt(store) => Ok(store.entries.get(key.as_bytes()).cloned()),
-            Store::Folders => {
-                Ok(FolderFile::open(self.folder, self.around.join(key))?.map(Stored::whole))
-            }
+            Store::Folders => Ok(FolderFile::open(self.folder, self.around.join(key))?.map(Stored::whole)),
         }
     }
 
@@ -269,7 +285,7 @@ impl Reader<'_> {
             self.checkpoint.files.extend(self.file(Path::new(name))?);
         }
         // The stores of single processes, and files about the chunks of arrays.
-        for item in self.folder.list(weighbridge_io::source::FolderItem::DEPTH)? {
+        for item in self.folder.list(FolderItem::DEPTH)? {
             let Ok(inside) = item.name.strip_prefix(self.around) else { continue };
             let Some(first) = inside.iter().next().and_then(|part| part.to_str()) else { continue };
             let is_part = first == ARRAY_METADATAS || first == "d" || first.starts_with("ocdbt.process_");
@@ -282,24 +298,4 @@ impl Reader<'_> {
         }
         Ok(())
     }
-}
-
-/// Outlines a file of values and nodes: nodes of trees, and the metadata of arrays. Chunks are elements of tensors.
-pub(super) fn data_outline(source: &SourceRef, limits: &Limits, outline: &mut Outline) -> Result<()> {
-    limits.budget_of(source).take_work(source.len())?;
-    let bytes = read_vec(&**source, 0, source.len())?;
-    for (offset, len) in ocdbt::nodes(&bytes) {
-        outline.header(offset, len, "node of a tree");
-    }
-    for at in memchr::memmem::find_iter(&bytes, b"{\"") {
-        let rest = bytes.get(at..).unwrap_or_default();
-        let rest = rest.get(..rest.len().min(1 << 16)).unwrap_or_default();
-        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<serde_json::Value>();
-        if let Some(Ok(json)) = values.next()
-            && json.get("zarr_format").is_some()
-        {
-            outline.header(at as u64, values.byte_offset() as u64, "metadata of an array");
-        }
-    }
-    Ok(())
 }

@@ -62,7 +62,9 @@ impl Stored {
                 let bytes = bytes.get(to_usize(from)?..to_usize(end)?).unwrap_or_default();
                 Self::Inline { bytes: bytes.into(), file: file.clone() }
             }
-            Self::Range { source, offset, .. } => Self::Range { source: source.clone(), offset: offset + from, len },
+            Self::Range { source, offset, .. } => {
+                Self::Range { source: source.clone(), offset: offset + from, len }
+            }
         })
     }
 
@@ -107,7 +109,8 @@ impl Source for FolderFile {
         check_range(self, offset, buffer.len() as u64)?;
         match self.folder.open(&self.name)? {
             Some(source) if source.len() == self.len => source.read_at(offset, buffer),
-            _ => Err(Error::corrupt("changed-meanwhile", "the file has changed since it was opened").in_file(&self.label)),
+            _ => Err(Error::corrupt("changed-meanwhile", "the file has changed since it was opened")
+                .in_file(&self.label)),
         }
     }
 

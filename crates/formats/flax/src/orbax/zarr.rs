@@ -162,13 +162,16 @@ fn version_3(json: &Json, limits: &Limits) -> Result<Zarr, Fault> {
     };
     let outer = chunk(configured(grid, "chunk_shape").as_ref(), &shape, limits)?;
     let list = json.get("codecs").and_then(Json::as_array).ok_or_else(|| fault("codecs"))?;
-    if let Some(other) = json.get("storage_transformers").and_then(Json::as_array).filter(|list| !list.is_empty()) {
+    if let Some(other) =
+        json.get("storage_transformers").and_then(Json::as_array).filter(|list| !list.is_empty())
+    {
         return Err(unsupported("storage transformer", &other[0]));
     }
     let (shards, list) = match list.as_slice() {
         [one] if named(one) == "sharding_indexed" => {
             let inner = chunk(configured(one, "chunk_shape").as_ref(), &shape, limits)?;
-            let divides = inner.len() == outer.len() && outer.iter().zip(&inner).all(|(outer, inner)| outer % inner == 0);
+            let divides = inner.len() == outer.len()
+                && outer.iter().zip(&inner).all(|(outer, inner)| outer % inner == 0);
             if !divides {
                 return Err(fault("shards of whole chunks").into());
             }

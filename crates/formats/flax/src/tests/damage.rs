@@ -97,7 +97,11 @@ fn memory_is_bounded_by_the_length_of_the_file() {
     }
     assert_eq!(open(memory(&bytes)).unwrap_err().kind(), Kind::Limit);
     // Counts are compared with the file.
-    for bytes in [&[0xdf, 0xff, 0xff, 0xff, 0xff, 0xa0, 1][..], &[0xdd, 0xff, 0xff, 0xff, 0xff, 1], &[0x81, 0xa1, b'a', 0xc6, 0xff, 0xff, 0xff, 0xff]] {
+    for bytes in [
+        &[0xdf, 0xff, 0xff, 0xff, 0xff, 0xa0, 1][..],
+        &[0xdd, 0xff, 0xff, 0xff, 0xff, 1],
+        &[0x81, 0xa1, b'a', 0xc6, 0xff, 0xff, 0xff, 0xff],
+    ] {
         assert_eq!(open(memory(bytes)).unwrap_err().code(), "truncated");
     }
     // Lists in lists are read at most once for each level.
@@ -142,7 +146,9 @@ fn names(checkpoint: &str) -> Vec<String> {
 
 #[test]
 fn damage_of_any_file_of_orbax_is_an_error_or_harmless() {
-    for checkpoint in ["small", "small_zarr", "small_zarr3_folders", "inline", "uncompressed_nodes", "aggregate"] {
+    for checkpoint in
+        ["small", "small_zarr", "small_zarr3_folders", "inline", "uncompressed_nodes", "aggregate"]
+    {
         let whole = content(&open_path(&testdata("orbax/good").join(checkpoint)).unwrap());
         for name in names(checkpoint) {
             let len = testdata("orbax/good").join(checkpoint).join(&name).metadata().unwrap().len();
@@ -178,7 +184,10 @@ fn lost_chunks_lose_their_tensor_only() {
     let folder = changed("small_zarr", "params.Dense_0.kernel/0.0", &|bytes| bytes.truncate(12));
     let opened = open_folder(&folder, false).unwrap();
     let error = opened.tensor("params.Dense_0.kernel").unwrap().read_tensor(Order::Row).unwrap_err();
-    assert_eq!((error.code().as_str(), error.file()), ("bad-compression", Some("c/params.Dense_0.kernel/0.0")));
+    assert_eq!(
+        (error.code().as_str(), error.file()),
+        ("bad-compression", Some("c/params.Dense_0.kernel/0.0"))
+    );
 }
 
 /// A checkpoint of one array in folders, with this metadata and this chunk.
@@ -211,10 +220,26 @@ fn rejects_claims_of_arrays_that_the_files_cannot_hold() {
         // A terabyte in one chunk, in many chunks that are not stored, and in one that is not.
         (zarr(&metadata("[1048576, 262144]", "[1048576, 262144]", zstd), &[0; 20]), "limit"),
         (zarr(&metadata("[1048576, 262144]", "[1, 1]", plain), &[0; 4]), "limit"),
-        (zarr(&metadata("[1048576, 262144]", "[524288, 262144]", r#", "compressor": null, "dimension_separator": "/""#), &[]), "inflated"),
+        (
+            zarr(
+                &metadata(
+                    "[1048576, 262144]",
+                    "[524288, 262144]",
+                    r#", "compressor": null, "dimension_separator": "/""#,
+                ),
+                &[],
+            ),
+            "inflated",
+        ),
         (zarr(&metadata("[2, 2]", "[2, 2]", zstd), &[0; 8]), "bad-compression"),
-        (zarr(&metadata("[2, 2]", "[2, 2]", zstd), &zstd::encode_all(&[0; 15][..], 1).unwrap()), "zarr-chunk"),
-        (zarr(&metadata("[2, 2]", "[2, 2]", zstd), &zstd::encode_all(&[0; 1 << 20][..], 1).unwrap()), "zarr-chunk"),
+        (
+            zarr(&metadata("[2, 2]", "[2, 2]", zstd), &zstd::encode_all(&[0; 15][..], 1).unwrap()),
+            "zarr-chunk",
+        ),
+        (
+            zarr(&metadata("[2, 2]", "[2, 2]", zstd), &zstd::encode_all(&[0; 1 << 20][..], 1).unwrap()),
+            "zarr-chunk",
+        ),
         (zarr("[]", &[]), "zarr-metadata"),
         (zarr("{", &[]), "bad-json"),
     ];
@@ -247,8 +272,10 @@ fn rejects_paths_outside_the_folder() {
 #[test]
 fn every_prefix_of_shards_is_an_error() {
     let root = testdata("flax/good/sharded");
-    let names: Vec<String> =
-        std::fs::read_dir(&root).unwrap().map(|item| item.unwrap().file_name().into_string().unwrap()).collect();
+    let names: Vec<String> = std::fs::read_dir(&root)
+        .unwrap()
+        .map(|item| item.unwrap().file_name().into_string().unwrap())
+        .collect();
     for name in &names {
         let bytes = std::fs::read(root.join(name)).unwrap();
         for cut in 0..bytes.trim_ascii_end().len() {

@@ -16,7 +16,8 @@ use weighbridge_testkit::{memory, testdata};
 fn is_expected(checkpoint: &Checkpoint, json: &Json, name: &str) {
     let tensors: BTreeMap<String, Json> = serde_json::from_value(json["tensors"].clone()).unwrap();
     assert_eq!(content(checkpoint), tensors, "{name}");
-    let skipped: Vec<&str> = checkpoint.notes.iter().filter_map(|note| Some(note.skipped.as_ref()?.name.as_str())).collect();
+    let skipped: Vec<&str> =
+        checkpoint.notes.iter().filter_map(|note| Some(note.skipped.as_ref()?.name.as_str())).collect();
     assert_eq!(serde_json::to_value(skipped).unwrap(), json["skipped"], "{name}");
     let mut values = checkpoint.metadata.to_json();
     [LEAVES, ARRAYS].iter().for_each(|own| _ = values.as_object_mut().unwrap().remove(*own));
@@ -110,7 +111,11 @@ fn train_states_have_roles() {
     }
     assert_eq!(roles("orbax/good/state")["step"], "other");
     let factored = roles("flax/good/adafactor.msgpack");
-    assert!(factored.iter().any(|(name, role)| name.contains("v_row") && role == "optimizer of params.Dense_0.kernel"));
+    assert!(
+        factored
+            .iter()
+            .any(|(name, role)| name.contains("v_row") && role == "optimizer of params.Dense_0.kernel")
+    );
     let masked = roles("flax/good/multi_transform.msgpack");
     assert!(masked.iter().any(|(name, role)| name.contains("inner_state.0.mu") && role.starts_with("optimizer of params.")));
 }

@@ -46,7 +46,9 @@ fn checkpoints_of_orbax_keep_their_content() {
         let checkpoint = open_path(&path).unwrap();
         let back = open(memory(write(&checkpoint))).unwrap();
         assert_eq!(content(&back), content(&checkpoint), "{}", path.display());
-        let roles = |checkpoint: &Checkpoint| checkpoint.tensors.iter().map(|one| one.role.clone()).collect::<Vec<_>>();
+        let roles = |checkpoint: &Checkpoint| {
+            checkpoint.tensors.iter().map(|one| one.role.clone()).collect::<Vec<_>>()
+        };
         assert_eq!(roles(&back), roles(&checkpoint));
         assert_eq!(back.metadata.to_json(), checkpoint.metadata.to_json(), "{}", path.display());
     }
@@ -81,10 +83,12 @@ fn other_checkpoints_come_back_whole() {
     checkpoint.metadata.set("epochs", Value::U32(3));
     checkpoint.metadata.set("note", Value::Text("a".into()));
     let plan = Flax.plan(&checkpoint, &PlanOptions::default()).unwrap();
-    let losses: Vec<(&str, &str)> = plan.losses.iter().map(|loss| (loss.code.as_str(), &*loss.subject)).collect();
+    let losses: Vec<(&str, &str)> =
+        plan.losses.iter().map(|loss| (loss.code.as_str(), &*loss.subject)).collect();
     assert_eq!(losses, [("renamed", "fc1.w/Adam.m1")]);
     let back = open(memory(materialise(&plan).remove(0))).unwrap();
-    let texts = |checkpoint: &Checkpoint| checkpoint.tensors.iter().map(TensorEntry::text).collect::<Vec<_>>();
+    let texts =
+        |checkpoint: &Checkpoint| checkpoint.tensors.iter().map(TensorEntry::text).collect::<Vec<_>>();
     assert_eq!(texts(&back), texts(&checkpoint));
     for (a, b) in back.tensors.iter().zip(&checkpoint.tensors) {
         assert_eq!((&a.role, &a.attributes, a.guessed), (&b.role, &b.attributes, b.guessed));

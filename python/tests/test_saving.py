@@ -25,6 +25,7 @@ TARGETS: Dict[str, Dict[str, Any]] = {
     "npy": {"path": "x.npy"},
     "npz": {"path": "x.npz"},
     "torch": {"path": "x.pt"},
+    "flax": {"path": "x.msgpack"},
     "hdf5": {"path": "x.h5", "format": "hdf5"},
     "parquet": {"path": "x.parquet"},
     "arrow": {"path": "x.arrow"},
@@ -50,8 +51,8 @@ def test_every_format(name: str, tmp_path: Path) -> None:
 
 
 def test_all_formats_are_tested() -> None:
-    # An ONNX model is a graph: arrays are not enough.
-    assert {*TARGETS, "onnx", "caffe"} == set(weighbridge.formats())
+    # An ONNX model is a graph: arrays are not enough. Caffe and Orbax are read-only.
+    assert {*TARGETS, "onnx", "caffe", "orbax"} == set(weighbridge.formats())
 
 
 def test_accepts_all_array_protocols(tmp_path: Path) -> None:

@@ -10,28 +10,38 @@ use weighbridge::source::{FolderRef, MemoryFolder};
 /// Small folders, one of each kind.
 pub(super) const FOLDERS: &[&str] = &["biggraph/set1/ckpt_dyn_affine", "biggraph/set1/init_v0_f64", "tensorflow/good/partitioned"];
 
-/// Files of a folder: name and content.
+/// Checkpoints of Orbax: one store, and folders of arrays in both versions of Zarr.
+pub(super) const ORBAX: &[&str] =
+    &["orbax/good/small", "orbax/good/aggregate", "orbax/good/small_zarr3_folders"];
+
+/// Files of a folder and its folders: name and content.
 type Files = Vec<(PathBuf, Vec<u8>)>;
 
-/// Returns the files of each folder.
-fn folders() -> &'static Vec<Files> {
-    static ALL: OnceLock<Vec<Files>> = OnceLock::new();
-    ALL.get_or_init(|| {
+/// Returns the files of each folder of a target.
+fn folders(target: &str) -> &'static Vec<Files> {
+    static ALL: OnceLock<[Vec<Files>; 2]> = OnceLock::new();
+    let [any, orbax] = ALL.get_or_init(|| {
         let one = |folder: &&str| {
             let root: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "testdata", folder].iter().collect();
-            let files = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
-            let mut files: Vec<PathBuf> = files.collect();
+            let (mut files, mut open) = (Vec::new(), vec![root.clone()]);
+            while let Some(path) = open.pop() {
+                match path.is_dir() {
+                    true => open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path())),
+                    false => files.push(path),
+                }
+            }
             files.sort();
-            let name = |path: &PathBuf| PathBuf::from(path.file_name().unwrap());
+            let name = |path: &PathBuf| path.strip_prefix(&root).unwrap().to_owned();
             files.iter().map(|path| (name(path), std::fs::read(path).unwrap())).collect()
         };
-        FOLDERS.iter().map(one).collect()
-    })
+        [FOLDERS, ORBAX].map(|folders| folders.iter().map(one).collect())
+    });
+    if target == "orbax" { orbax } else { any }
 }
 
 /// Replaces one file of a folder by the input; the input determines the file.
-pub(super) fn run(_: &'static str, bytes: &[u8]) -> Outcome {
-    let files = folders();
+pub(super) fn run(target: &'static str, bytes: &[u8]) -> Outcome {
+    let files = folders(target);
     // Equal inputs replace the same file.
     let sum =
         bytes.iter().fold(bytes.len(), |sum, &byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));

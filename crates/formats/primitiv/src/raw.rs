@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
 
     /// Source of the tensors.
     pub(super) fn source(&self) -> SourceRef {
-        self.wire.cursor.source().clone()
+        self.wire.cursor().source().clone()
     }
 
     /// Offset of the next byte to read.
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
             .found(counted(len, "byte", "bytes")));
         }
         let offset = self.wire.position();
-        self.wire.cursor.skip(len, "the values of a tensor")?;
+        self.wire.skip(len, "the values of a tensor")?;
         Ok(RawTensor { shape, offset })
     }
 
@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
         let at = self.wire.position();
         let count = u64::from(self.wire.length(ARRAY, "the address of a parameter")?);
         // A part takes at least one byte.
-        self.wire.cursor.need(count, "the address of a parameter")?;
+        self.wire.cursor().need(count, "the address of a parameter")?;
         if count == 0 {
             return Err(Error::corrupt("empty-address", "the address of a parameter is empty").at(at));
         }
@@ -327,7 +327,7 @@ impl<'a> Reader<'a> {
 
     /// Current offset and number of remaining bytes.
     pub(super) fn place(&self) -> (u64, u64) {
-        (self.wire.position(), self.wire.cursor.remaining())
+        (self.wire.position(), self.wire.cursor().remaining())
     }
 
     /// Reads a count of objects of at least `least` bytes each.
@@ -340,7 +340,7 @@ impl<'a> Reader<'a> {
 
     /// Checks a count against the rest of the file.
     fn check_count(&self, count: u32, what: &str, least: u64, at: u64) -> Result<()> {
-        let most = self.wire.cursor.remaining() / least;
+        let most = self.wire.cursor().remaining() / least;
         if u64::from(count) <= most {
             return Ok(());
         }
@@ -403,7 +403,7 @@ impl<'a> Reader<'a> {
     /// Ends reading, and returns the oddities as notes.
     pub(super) fn finish(mut self) -> Result<Vec<Note>> {
         let at = self.wire.position();
-        let rest = self.wire.cursor.remaining();
+        let rest = self.wire.cursor().remaining();
         if rest > 0 && !self.options.lenient {
             return Err(Error::corrupt("trailing-bytes", "bytes follow the end of the object")
                 .at(at)
@@ -415,7 +415,7 @@ impl<'a> Reader<'a> {
                     " ignores the rest"
                 ]));
         }
-        if let Some(seen) = self.wire.long_headers {
+        if let Some(seen) = self.wire.long_headers() {
             self.odd.insert("long-headers", seen);
         }
         let mut notes = Vec::new();

@@ -5,6 +5,8 @@ use weighbridge_core::checkpoint::Name;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_io::source::Cursor;
+pub(super) use weighbridge_msgpack::{ARRAY, BIN, MAP, STR, put_length};
+use weighbridge_msgpack::{Family, Reader, marker_name};
 
 /// Marker of a uint32.
 pub(super) const UINT: u8 = 0xce;
@@ -13,79 +15,55 @@ const FLOAT: u8 = 0xca;
 /// First bytes of every file: version 0.1.
 pub(super) const MAGIC: [u8; 10] = *b"\xce\0\0\0\0\xce\0\0\0\x01";
 
-/// Encoding of the length of a variable-length type.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Family {
-    name: &'static str,
-    /// Marker with a length from 0 to the given maximum in its low bits.
-    fix: Option<(u8, u8)>,
-    /// Markers with the number of length bytes that follow, shortest first.
-    wide: &'static [(u8, usize)],
-}
-
-pub(super) const STR: Family =
-    Family { name: "a string", fix: Some((0xa0, 31)), wide: &[(0xd9, 1), (0xda, 2), (0xdb, 4)] };
-pub(super) const BIN: Family = Family { name: "a bin", fix: None, wide: &[(0xc4, 1), (0xc5, 2), (0xc6, 4)] };
-pub(super) const ARRAY: Family =
-    Family { name: "an array", fix: Some((0x90, 15)), wide: &[(0xdc, 2), (0xdd, 4)] };
-pub(super) const MAP: Family = Family { name: "a map", fix: Some((0x80, 15)), wide: &[(0xde, 2), (0xdf, 4)] };
-
-/// Sequential reader that counts headers longer than necessary.
+/// Sequential reader of the types of primitiv.
 #[derive(Debug)]
-pub(super) struct Wire {
-    pub(super) cursor: Cursor,
-    /// Number of such headers, and the offset of the first one.
-    pub(super) long_headers: Option<(u64, u64)>,
-}
+pub(super) struct Wire(Reader);
 
 impl Wire {
     pub(super) fn new(cursor: Cursor) -> Self {
-        Self { cursor, long_headers: None }
+        Self(Reader::new(cursor))
+    }
+
+    pub(super) fn cursor(&self) -> &Cursor {
+        &self.0.cursor
+    }
+
+    /// Skips `len` bytes without reading them.
+    pub(super) fn skip(&mut self, len: u64, what: &str) -> Result<()> {
+        self.0.cursor.skip(len, what)
+    }
+
+    /// Number of headers longer than necessary, and the offset of the first one.
+    pub(super) fn long_headers(&self) -> Option<(u64, u64)> {
+        self.0.long_headers
     }
 
     pub(super) fn position(&self) -> u64 {
-        self.cursor.position()
+        self.0.cursor.position()
     }
 
     /// Reads a uint32. Shorter integers are refused, as in the original.
     pub(super) fn uint(&mut self, what: &str) -> Result<u32> {
         self.marker(UINT, "a uint32 (ce)", what)?;
-        Ok(u32::from_be_bytes(self.cursor.array(what)?))
+        Ok(u32::from_be_bytes(self.0.cursor.array(what)?))
     }
 
     /// Reads the bits of a float32.
     pub(super) fn float_bits(&mut self, what: &str) -> Result<u32> {
         self.marker(FLOAT, "a float32 (ca)", what)?;
-        Ok(u32::from_be_bytes(self.cursor.array(what)?))
+        Ok(u32::from_be_bytes(self.0.cursor.array(what)?))
     }
 
     fn marker(&mut self, wanted: u8, expected: &str, what: &str) -> Result<()> {
         let at = self.position();
-        let [marker] = self.cursor.array(what)?;
+        let [marker] = self.0.cursor.array(what)?;
         if marker == wanted { Ok(()) } else { Err(wrong_marker(marker, expected, what, at)) }
     }
 
     /// Reads the length of a string, bin, array or map, without checking it.
     pub(super) fn length(&mut self, family: Family, what: &str) -> Result<u32> {
         let at = self.position();
-        let [marker] = self.cursor.array(what)?;
-        let fixed = family.fix.and_then(|(base, most)| marker.checked_sub(base).filter(|&n| n <= most));
-        if let Some(len) = fixed {
-            return Ok(u32::from(len));
-        }
-        let width = family.wide.iter().find(|&&(wide, _)| wide == marker).map(|&(_, width)| width);
-        let len = match width {
-            Some(1) => u32::from(self.cursor.array::<1>(what)?[0]),
-            Some(2) => u32::from(u16::from_be_bytes(self.cursor.array(what)?)),
-            Some(_) => u32::from_be_bytes(self.cursor.array(what)?),
-            None => return Err(wrong_marker(marker, family.name, what, at)),
-        };
-        let mut shortest = Vec::with_capacity(5);
-        put_length(&mut shortest, family, len);
-        if shortest.first() != Some(&marker) {
-            self.long_headers.get_or_insert((0, at)).0 += 1;
-        }
-        Ok(len)
+        self.0.length(family, what)?.map_err(|marker| wrong_marker(marker, family.name, what, at))
     }
 
     /// Reads a string of at most `most` bytes.
@@ -95,9 +73,9 @@ impl Wire {
         if len == 0 {
             return Ok(Name::default());
         }
-        self.cursor.need(len, what)?;
+        self.0.cursor.need(len, what)?;
         Limits::check("bytes in a name", "name_bytes", len, most).map_err(|e| e.at(at))?;
-        Ok(Name::new(self.cursor.bytes(len, what)?))
+        Ok(Name::new(self.0.cursor.bytes(len, what)?))
     }
 }
 
@@ -110,29 +88,6 @@ fn wrong_marker(marker: u8, expected: &str, what: &str, at: u64) -> Error {
         error.hint("write integers as uint32 (ce): general MessagePack writers shorten them, and primitiv reads only ce")
     } else {
         error
-    }
-}
-
-/// MessagePack type of a marker.
-fn marker_name(marker: u8) -> &'static str {
-    match marker {
-        0x00..=0x7f => "a small integer",
-        0x80..=0x8f | 0xde | 0xdf => "a map",
-        0x90..=0x9f | 0xdc | 0xdd => "an array",
-        0xa0..=0xbf | 0xd9..=0xdb => "a string",
-        0xc0 => "nil",
-        0xc1 => "a byte that MessagePack never uses",
-        0xc2 | 0xc3 => "a bool",
-        0xc4..=0xc6 => "a bin",
-        0xc7..=0xc9 | 0xd4..=0xd8 => "an extension",
-        0xca => "a float32",
-        0xcb => "a float64",
-        0xcc => "a uint8",
-        0xcd => "a uint16",
-        0xce => "a uint32",
-        0xcf => "a uint64",
-        0xd0..=0xd3 => "a signed integer",
-        0xe0..=0xff => "a small negative integer",
     }
 }
 
@@ -150,25 +105,6 @@ pub(super) fn put_uint(out: &mut Vec<u8>, value: u32) {
 pub(super) fn put_float_bits(out: &mut Vec<u8>, bits: u32) {
     out.push(FLOAT);
     out.extend_from_slice(&bits.to_be_bytes());
-}
-
-/// Appends the shortest header for `len`.
-pub(super) fn put_length(out: &mut Vec<u8>, family: Family, len: u32) {
-    let bytes = len.to_be_bytes();
-    if let Some((base, most)) = family.fix
-        && len <= u32::from(most)
-    {
-        out.push(base | bytes[3]);
-        return;
-    }
-    for &(marker, width) in family.wide {
-        let (high, low) = bytes.split_at(bytes.len() - width);
-        if high.iter().all(|&byte| byte == 0) {
-            out.push(marker);
-            out.extend_from_slice(low);
-            return;
-        }
-    }
 }
 
 /// Appends a string.

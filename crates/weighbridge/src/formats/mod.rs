@@ -19,6 +19,9 @@ pub use weighbridge_gguf as gguf;
 #[cfg(feature = "caffe")]
 #[doc(no_inline)]
 pub use weighbridge_caffe as caffe;
+#[cfg(feature = "flax")]
+#[doc(no_inline)]
+pub use weighbridge_flax as flax;
 #[cfg(feature = "hdf5")]
 #[doc(no_inline)]
 pub use weighbridge_hdf5_model as hdf5;
@@ -94,6 +97,10 @@ pub static ALL: &[&dyn Format] = &[
     &caffe::Caffe,
     #[cfg(feature = "tensorflow")]
     &tensorflow::Tensorflow,
+    #[cfg(feature = "flax")]
+    &flax::Flax,
+    #[cfg(feature = "flax")]
+    &flax::Orbax,
     #[cfg(feature = "tables")]
     &tsv::Tsv,
     #[cfg(feature = "tables")]

@@ -21,6 +21,7 @@ fn fills(account: &Account) {
 
 /// Files with bytes that nothing needs, and why.
 const WITH_REST: &[(&str, &str)] = &[
+    ("flax/good/unsupported_dtypes.msgpack", "arrays of dtypes that are not read"),
     (
         "hdf5/good/groups_default.h5",
         "the old form of the root group, which was freed when it got a link to another file",
@@ -31,6 +32,7 @@ const WITH_REST: &[(&str, &str)] = &[
     ("npz/good/comment.npz", "the comment of the archive"),
     ("npz/good/object.npz", "members of Python objects"),
     ("npz/good/other_members.npz", "a member that is no array"),
+    ("orbax/good/zarr3_codecs/manifest.ocdbt", "an array that is encoded in a way that is not read"),
     ("torch/good/script.pt", "the code of TorchScript"),
 ];
 
@@ -41,6 +43,7 @@ fn files_of_the_originals_account_fully() {
         "arrow/good",
         "cast",
         "gguf/good",
+        "flax/good",
         "hdf5/good",
         "hdf5/heaps",
         "hdf5/small",
@@ -49,6 +52,7 @@ fn files_of_the_originals_account_fully() {
         "onnx/good",
         "mxnet/good",
         "caffe/good",
+        "orbax/good",
         "paddle/good",
         "primitiv/good",
         "safetensors/good",

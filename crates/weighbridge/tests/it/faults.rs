@@ -64,6 +64,8 @@ fn goldens() -> Vec<PathBuf> {
         "tensorflow/good/partitioned",
         "tensorflow/good/saved_module",
         "tensorflow/good/frozen_v1.pb",
+        "flax/good/adam.msgpack",
+        "orbax/good/small",
         "hdf5/small/plain_default.h5",
         "hdf5/small/gzip_default.h5",
         "tables/plain.parquet",
@@ -254,7 +256,8 @@ fn threads_and_memory_change_no_byte() {
         }
         formats.insert(plan.format);
     }
-    assert_eq!(formats.len(), formats::ALL.len(), "{formats:?}");
+    let written = formats::ALL.iter().filter(|format| format.writer().is_some());
+    assert_eq!(formats.len(), written.count(), "{formats:?}");
     assert!(plans.len() > 100, "{}", plans.len());
 }
 

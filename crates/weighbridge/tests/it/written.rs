@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 16] = [
+const GOLDEN: [&str; 18] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -21,6 +21,8 @@ const GOLDEN: [&str; 16] = [
     "mxnet/good",
     "caffe/good",
     "tensorflow/good",
+    "flax/good",
+    "orbax/good",
     "torch/good",
     "primitiv/good/optimizer",
     "primitiv/good/trained",
@@ -31,7 +33,7 @@ const GOLDEN: [&str; 16] = [
 /// The name of a target, the format and settings.
 type Target = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-const TARGETS: [Target; 20] = [
+const TARGETS: [Target; 21] = [
     ("a.safetensors", "safetensors", &[]),
     ("a.npz", "npz", &[]),
     ("a.h5", "hdf5", &[]),
@@ -47,6 +49,7 @@ const TARGETS: [Target; 20] = [
     ("a.gguf", "gguf", &[]),
     ("a.params", "mxnet", &[]),
     ("checkpoint", "tensorflow", &[]),
+    ("a.msgpack", "flax", &[]),
     ("biggraph", "biggraph", &[]),
     ("a.pdparams", "paddle", &[]),
     ("__params__", "paddle", &[]),

@@ -21,7 +21,7 @@ use weighbridge_format::shards::ShardIndex;
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// Suffixes of shards of other formats.
-const OTHERS: [&str; 3] = [".bin", ".pdparams", ".pdopt"];
+const OTHERS: [&str; 4] = [".bin", ".pdparams", ".pdopt", ".msgpack"];
 /// Codes of notes about mistakes that do not prevent reading the tensors.
 const MISTAKES: [NoteCode; 4] =
     [NoteCode::TotalSizeDiffers, NoteCode::NotInList, NoteCode::ListMissing, NoteCode::MetadataDiffers];

@@ -28,7 +28,7 @@ pub(crate) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         return Err(Error::usage("unknown-kind", "unknown kind of GGUF file").expected(MODEL).found(kind));
     }
     let plan = |file, losses| WritePlan { format: "gguf", kind: MODEL, files: vec![file], losses };
-    let setting = options.setting(SETTING).map(|text| setting(text)).transpose()?;
+    let setting = options.setting(SETTING).map(setting).transpose()?;
     if setting.is_none()
         && !options.plain
         && let Some(source) = unchanged(checkpoint)

@@ -102,7 +102,7 @@ pub(super) fn tq1_0(block: &[u8], out: &mut [f32]) {
             160..240 => (block[32 + (i - 160) % 16], (i - 160) / 16),
             _ => (block[48 + (i - 240) % 4], (i - 240) / 4),
         };
-        let top = u16::from(byte.wrapping_mul(POWERS[digit])) * 3 >> 8;
+        let top = (u16::from(byte.wrapping_mul(POWERS[digit])) * 3) >> 8;
         *x = d * (f32::from(top) - 1.0);
     }
 }

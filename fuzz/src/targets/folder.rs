@@ -8,7 +8,8 @@ use weighbridge::formats::{OpenOptions, registry};
 use weighbridge::source::{FolderRef, MemoryFolder};
 
 /// Small folders, one of each kind.
-pub(super) const FOLDERS: &[&str] = &["biggraph/set1/ckpt_dyn_affine", "biggraph/set1/init_v0_f64", "tensorflow/good/partitioned"];
+pub(super) const FOLDERS: &[&str] =
+    &["biggraph/set1/ckpt_dyn_affine", "biggraph/set1/init_v0_f64", "tensorflow/good/partitioned"];
 
 /// Files of a folder: name and content.
 type Files = Vec<(PathBuf, Vec<u8>)>;

@@ -48,7 +48,7 @@ pub(crate) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     if kind != CHECKPOINT && kind != opened {
         return Err(Error::unsupported(
             "no-program",
-            format!("the kind {kind} has a graph of TensorFlow, and the source is none"),
+            format!("the kind {kind} needs a graph of TensorFlow, which the source does not have"),
         )
         .hint(phrase!["write a checkpoint: ", Opt::Kind.with(CHECKPOINT)]));
     }

@@ -24,7 +24,7 @@ from tensorflow.core.protobuf import tensor_bundle_pb2
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "testdata" / "tensorflow"
-GOOD, BAD = ROOT / "good", ROOT / "bad"
+GOOD, BAD, CODE = ROOT / "good", ROOT / "bad", ROOT / "code"
 v1 = tf.compat.v1
 NAMES = {
     "float32": "f32", "float64": "f64", "int32": "i32", "uint8": "u8", "int16": "i16", "int8": "i8", "complex64": "c64", "int64": "i64",
@@ -489,10 +489,11 @@ FOLDERS = {
     "names_rmsprop": graph_saver(names_with(lambda: v1.train.RMSPropOptimizer(0.1))), "names_ftrl": graph_saver(names_with(lambda: v1.train.FtrlOptimizer(0.1))),
     "partitioned": graph_saver(partitioned), "sharded": graph_saver(devices, sharded=True), "compressed": compressed, "small_blocks": small_blocks,
     "saved_module": saved_module, "saved_assets": saved_assets, "saved_text": saved_text, "saved_v1": saved_v1, "saved_constant": saved_constant,
-    "saved_keras_2": saved_keras_2, "saved_keras_2_lambda": saved_keras_2_lambda, "saved_keras_3": saved_keras_3,
+    "saved_keras_2": saved_keras_2, "saved_keras_3": saved_keras_3,
 }
-GRAPHS = {"frozen_v1": frozen_v1, "frozen_v2": frozen_v2, "typed_values": typed_values, "control_flow": control_flow, "calls_python": calls_python,
-          "custom_operator": custom_operator}
+GRAPHS = {"frozen_v1": frozen_v1, "frozen_v2": frozen_v2, "typed_values": typed_values, "control_flow": control_flow}
+# Files that run code, or need that of a library.
+CODES = {"calls_python": calls_python, "custom_operator": custom_operator}
 
 
 def described(array):
@@ -674,6 +675,11 @@ def main():
         write(GOOD / name)
     for name, write in GRAPHS.items():
         write(GOOD / f"{name}.pb")
+    shutil.rmtree(CODE, ignore_errors=True)
+    (CODE / "saved_keras_2_lambda").mkdir(parents=True)
+    saved_keras_2_lambda(CODE / "saved_keras_2_lambda")
+    for name, write in CODES.items():
+        write(CODE / f"{name}.pb")
     large = [p for p in GOOD.rglob("*") if p.is_file() and p.stat().st_size > 100_000]
     assert not large, large
     made = {path.name: expected(path) for path in sorted(GOOD.iterdir())}

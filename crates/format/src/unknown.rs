@@ -63,7 +63,8 @@ const DAMAGED_GGUF: &str = "looks like a GGUF model, but is not a valid one; the
 /// Hint for a file of TensorFlow that its format does not recognize.
 const DAMAGED_TENSORFLOW: &str = "looks like a file of TensorFlow, but is not a valid one; the file may be damaged, or this build does not include TensorFlow";
 /// Hint for a data file of TensorFlow.
-const DATA_OF_TENSORFLOW: &str = "looks like the data of a TensorFlow checkpoint; open the .index file beside it, or the folder";
+const DATA_OF_TENSORFLOW: &str =
+    "looks like the data of a TensorFlow checkpoint; open the .index file beside it, or the folder";
 
 /// Plausible IR versions of ONNX: 3 is the first release of 2017.
 const ONNX_VERSIONS: std::ops::RangeInclusive<u8> = 3..=32;
@@ -480,7 +481,8 @@ mod tests {
 
     #[test]
     fn detects_tensorflow_and_core_ml() {
-        let damaged = |name: &str, bytes: &[u8]| assert_eq!(hint_of(name, bytes), DAMAGED_TENSORFLOW, "{name}");
+        let damaged =
+            |name: &str, bytes: &[u8]| assert_eq!(hint_of(name, bytes), DAMAGED_TENSORFLOW, "{name}");
         damaged("saved_model.pb", b"\x08\x01\x12\xa0\x8d\x06\x0a\x10\x0a\x08");
         damaged("saved_model.pb", b"\x01\x02\x03");
         damaged("m", b"\x0a\x1d\x0a\x05input\x12\x0bPlaceholder*\x0b");

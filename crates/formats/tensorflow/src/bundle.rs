@@ -72,7 +72,9 @@ impl Header {
     pub(crate) fn encode() -> Vec<u8> {
         let mut out = Vec::new();
         put_int(&mut out, 1, 1);
-        put_bytes(&mut out, 3, &[8, VERSION as u8]);
+        let mut version = Vec::new();
+        put_int(&mut version, 1, VERSION);
+        put_bytes(&mut out, 3, &version);
         out
     }
 }

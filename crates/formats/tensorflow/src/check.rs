@@ -40,7 +40,7 @@ pub(crate) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
     }
 }
 
-/// Returns the ranges of a file of a checkpoint. The index names what is in a data file.
+/// Returns the ranges of a file of a checkpoint. The index lists the content of data files.
 pub(crate) fn outline_within(
     checkpoint: &Checkpoint,
     source: &SourceRef,

@@ -27,9 +27,9 @@ pub(crate) fn slice_key(name: &[u8], ranges: &[Range]) -> Vec<u8> {
 /// Appends a number as its length and its bytes, the highest one first.
 fn number(key: &mut Vec<u8>, value: u64) {
     let bytes = value.to_be_bytes();
-    let zeros = value.leading_zeros() as usize / 8;
-    key.push((8 - zeros) as u8);
-    key.extend(&bytes[zeros..]);
+    let len = (64 - value.leading_zeros()).div_ceil(8);
+    key.extend(len.to_le_bytes().first());
+    key.extend(&bytes[8 - len as usize..]);
 }
 
 /// Appends a signed number. The number of leading ones (for negative numbers, zeros) is its length in bytes.

@@ -75,7 +75,7 @@ fn is_index(source: &SourceRef) -> bool {
     // The first block is compressed.
     let budget = Budget::new(source.len(), &Limits::default());
     let mut first = None;
-    let stop = || Error::usage("nothing", "the first key is enough");
+    let stop = || Error::usage("not-a-model", "the first key is enough");
     let _stopped = Table::new(source, &budget).read(&mut |key, _, _| {
         first.get_or_insert(key.is_empty());
         Err(stop())
@@ -139,7 +139,7 @@ pub(crate) fn open(
         .hint("open the folder of the SavedModel")),
         None => Err(Error::corrupt(
             "not-a-model",
-            "the file is no index of a checkpoint, SavedModel or graph of TensorFlow",
+            "the file is not an index of a checkpoint, a SavedModel or a graph of TensorFlow",
         )
         .in_file(source.label())
         .hint("give the path of the .index file, of saved_model.pb, or of a folder with them")),

@@ -286,7 +286,11 @@ impl Program {
         for signature in &self.signatures {
             let values = |ports: &[Port]| -> Vec<Endpoint> {
                 // That of initialization names an operator without a value.
-                ports.iter().filter(|port| port.dtype != 0 && !port.tensor.is_empty()).map(Port::endpoint).collect()
+                ports
+                    .iter()
+                    .filter(|port| port.dtype != 0 && !port.tensor.is_empty())
+                    .map(Port::endpoint)
+                    .collect()
             };
             let inputs = values(&signature.inputs).into_iter();
             feeds.extend(inputs.filter(|endpoint| fed.insert(endpoint.name.clone())));

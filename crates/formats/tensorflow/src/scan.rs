@@ -89,7 +89,7 @@ pub(crate) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
         None => {
             let error = Error::corrupt(
                 "not-a-model",
-                "the file is no index of a checkpoint, SavedModel or graph of TensorFlow",
+                "the file is not an index of a checkpoint, a SavedModel or a graph of TensorFlow",
             );
             return Scan::of_error(error.in_file(source.label()));
         }

@@ -19,6 +19,8 @@ use weighbridge_io::source::{SourceRef, read_vec};
 const MAGIC: [u8; 8] = 0xdb47_7524_8b80_fb57_u64.to_le_bytes();
 /// Length of the footer.
 const FOOTER: u64 = 48;
+/// Bytes of the footer before the magic number.
+const HANDLES: usize = 40;
 /// Bytes behind each block.
 const TRAILER: u64 = 5;
 /// Pairs between two restarts of blocks that are written.
@@ -151,9 +153,9 @@ impl<'a> Table<'a> {
         if !footer.ends_with(&MAGIC) {
             return Err(truncated("the index does not end with its magic number")
                 .at(len - 8)
-                .found(hex(&footer[40..])));
+                .found(hex(&footer[HANDLES..])));
         }
-        let handles = Handle::take(&footer[..40])
+        let handles = Handle::take(&footer[..HANDLES])
             .and_then(|(meta, rest)| Handle::take(rest).map(|(index, rest)| (meta, index, rest)));
         let Some((meta, index, rest)) = handles else {
             return Err(Error::corrupt("footer", "the footer of the index has a malformed handle").at(at));
@@ -429,7 +431,7 @@ impl Writer {
         let mut footer = Vec::new();
         meta.put(&mut footer);
         index.put(&mut footer);
-        footer.resize(FOOTER as usize - MAGIC.len(), 0);
+        footer.resize(HANDLES, 0);
         self.out.extend(footer);
         self.out.extend(MAGIC);
         self.out
@@ -498,7 +500,7 @@ mod tests {
         let mut writer = Writer::default();
         (0..20).for_each(|i| writer.push(format!("key{i:02}").as_bytes(), b"value"));
         let bytes = writer.finish();
-        for place in 0..bytes.len() - FOOTER as usize {
+        for place in 0..bytes.len() - HANDLES - MAGIC.len() {
             let mut changed = bytes.clone();
             changed[place] ^= 0x10;
             assert!(read(&changed).is_err(), "{place}");

@@ -689,7 +689,7 @@ mod scans {
     use weighbridge_format::ScanCode;
 
     fn codes(name: &str) -> BTreeSet<String> {
-        let path = golden("good").join(name);
+        let path = golden(name);
         let bytes = std::fs::read(&path).unwrap();
         let folder = MemoryFolder::new("m").with(path.file_name().unwrap(), bytes);
         let folder: FolderRef = Arc::new(folder);
@@ -700,21 +700,21 @@ mod scans {
 
     #[test]
     fn operators_with_effects_are_found() {
-        let found = codes("calls_python.pb");
+        let found = codes("code/calls_python.pb");
         assert_eq!(
             found.iter().map(String::as_str).collect::<Vec<_>>(),
             ["reads-files", "runs-python", "writes-files"]
         );
-        assert_eq!(codes("custom_operator.pb").into_iter().collect::<Vec<_>>(), ["custom-operators"]);
-        assert!(codes("saved_keras_2_lambda/keras_metadata.pb").contains("keras-lambda"));
+        assert_eq!(codes("code/custom_operator.pb").into_iter().collect::<Vec<_>>(), ["custom-operators"]);
+        assert!(codes("code/saved_keras_2_lambda/keras_metadata.pb").contains("keras-lambda"));
         for file in [
-            "frozen_v1.pb",
-            "frozen_v2.pb",
-            "control_flow.pb",
-            "saved_module/saved_model.pb",
-            "saved_keras_2/saved_model.pb",
-            "saved_keras_2/keras_metadata.pb",
-            "legacy_adam/ckpt.index",
+            "good/frozen_v1.pb",
+            "good/frozen_v2.pb",
+            "good/control_flow.pb",
+            "good/saved_module/saved_model.pb",
+            "good/saved_keras_2/saved_model.pb",
+            "good/saved_keras_2/keras_metadata.pb",
+            "good/legacy_adam/ckpt.index",
         ] {
             assert!(codes(file).is_empty(), "{file}: {:?}", codes(file));
         }

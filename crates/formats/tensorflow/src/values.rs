@@ -28,9 +28,9 @@ pub(crate) struct Run {
 /// Form of the numbers in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// As in memory, with this many bytes for each number.
+    /// Numbers as in memory, with this many bytes for each.
     Plain(u64),
-    /// Of variable length.
+    /// Numbers of variable length.
     Varint,
 }
 

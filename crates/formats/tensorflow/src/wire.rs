@@ -80,11 +80,14 @@ pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
 
 /// Appends a number of variable length.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
+    loop {
+        let low = value.to_le_bytes()[0];
         value >>= 7;
+        if value == 0 {
+            return out.push(low);
+        }
+        out.push(low | 0x80);
     }
-    out.push(value as u8);
 }
 
 /// Appends a field with an integer.

@@ -48,7 +48,7 @@ pub(crate) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     if kind != CHECKPOINT && kind != opened {
         return Err(Error::unsupported(
             "no-program",
-            format!("the kind {kind} has a graph of TensorFlow, and the source is none"),
+            format!("the kind {kind} needs a graph of TensorFlow, which the source does not have"),
         )
         .hint(phrase!["write a checkpoint: ", Opt::Kind.with(CHECKPOINT)]));
     }
@@ -392,7 +392,7 @@ fn variables(
         item.entry.len = data.position() - item.entry.offset;
     }
     items.sort_by(|a, b| a.entry.key.cmp(&b.entry.key));
-    if let Some([first, _]) = items.array_windows().find(|[a, b]| a.entry.key == b.entry.key) {
+    if let Some([first, _]) = items.windows(2).find(|pair| pair[0].entry.key == pair[1].entry.key) {
         return Err(Error::mismatch(
             "name-collision",
             "two tensors would have the same name in the checkpoint",

@@ -64,6 +64,7 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     ("packed-values", "onnx", "elements that share bytes have no statistics"),
     ("tensor-skipped", "onnx", "text stays in the model, and is not listed"),
     ("tensor-skipped", "tensorflow", "text is written, and is not listed"),
+    ("no-program", "tensorflow", "a graph in text form is copied, and not read"),
     ("no-config", "biggraph", "an `init_path` has no configuration of its own"),
 ];
 

@@ -47,18 +47,16 @@ pub fn put_int(out: &mut Vec<u8>, value: i64) {
     if value >= -32 {
         return out.push(bytes[7]);
     }
-    let width = match value {
-        -0x80.. => 1,
-        -0x8000.. => 2,
-        -0x8000_0000.. => 4,
-        _ => 8,
+    let (marker, width) = if i8::try_from(value).is_ok() {
+        (0xd0, 1)
+    } else if i16::try_from(value).is_ok() {
+        (0xd1, 2)
+    } else if i32::try_from(value).is_ok() {
+        (0xd2, 4)
+    } else {
+        (0xd3, 8)
     };
-    out.push(match width {
-        1 => 0xd0,
-        2 => 0xd1,
-        4 => 0xd2,
-        _ => 0xd3,
-    });
+    out.push(marker);
     out.extend_from_slice(&bytes[8 - width..]);
 }
 
@@ -77,9 +75,9 @@ pub fn put_f64(out: &mut Vec<u8>, bits: u64) {
 /// Appends a number in 1, 2, 4 or 8 bytes, after the marker for that width.
 fn put_wide(out: &mut Vec<u8>, markers: [u8; 4], value: u64) {
     let place = match value {
-        0..=0xff => 0,
-        0..=0xffff => 1,
-        0..=0xffff_ffff => 2,
+        ..=0xff => 0,
+        0x100..=0xffff => 1,
+        0x1_0000..=0xffff_ffff => 2,
         _ => 3,
     };
     out.push(markers[place]);

@@ -5,7 +5,7 @@ use crate::tree::{Content, TreeReader};
 use crate::{ARRAY_KIND, TREE, roles};
 use weighbridge_core::ErrorCode;
 use weighbridge_core::check::{Gaps, Outline};
-use weighbridge_core::checkpoint::{Checkpoint, Damage, Metadata, TensorEntry, Value};
+use weighbridge_core::checkpoint::{Checkpoint, Damage, Metadata, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_format::OpenOptions;
@@ -21,21 +21,36 @@ pub(crate) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     Ok(checkpoint(std::mem::take(&mut reader.content), source.label()))
 }
 
+/// Errors that a damaged header of a map causes, possibly far behind it: names end up in other maps than before.
+const MISPLACED: [ErrorCode; 4] =
+    [ErrorCode::DuplicateKey, ErrorCode::FlaxKey, ErrorCode::MsgpackMarker, ErrorCode::TrailingBytes];
+
 /// Reads the tensors before the damage that `error` reports.
 ///
 /// # Errors
-/// The error itself if bytes follow the tree: with a damaged map header, names end up in other maps, and the tree ends too early.
+/// The error itself if the names before it are uncertain.
 pub(crate) fn salvage(source: &SourceRef, error: &Error, options: &OpenOptions) -> Result<Checkpoint> {
     let mut reader = TreeReader::new(source, &options.limits);
     let read = reader.read(options).map_err(|error| on_leaf(error, &reader));
     let lost = match read {
-        Err(error) if Damage::is(&error) && error.code() != ErrorCode::TrailingBytes => {
+        Err(error) if Damage::is(&error) && !MISPLACED.contains(&error.code()) => {
             Some((reader.path().to_text(), error))
         }
         read => read.map(|()| None)?,
     };
-    let mut checkpoint = checkpoint(std::mem::take(&mut reader.content), source.label());
+    let mut content = std::mem::take(&mut reader.content);
+    // Flax writes lists as maps: an unfinished array may be a damaged value with the next ones in it.
+    let path = reader.path();
+    let array = content.arrays.iter().find(|array| lost.is_some() && path.starts_with(array)).cloned();
+    let in_array = |path: &TensorPath| array.as_ref().is_some_and(|array| path.starts_with(array));
+    let (dropped, kept) = content.tensors.into_iter().partition::<Vec<_>, _>(|tensor| in_array(&tensor.path));
+    content.tensors = kept;
+    let mut checkpoint = checkpoint(content, source.label());
     checkpoint.damage_mut(error);
+    for tensor in dropped {
+        let reason = Error::corrupt("truncated", "the list of the tensor is incomplete");
+        checkpoint.lose(tensor.path.to_text(), &reason);
+    }
     if let Some((path, reason)) = lost {
         let name = if path.is_empty() { "(the root)".to_owned() } else { path };
         checkpoint.lose(name, &reason);

@@ -106,7 +106,8 @@ impl<'a> TreeReader<'a> {
         }
     }
 
-    /// Reads the whole file. Bytes after the tree are an error, or a note for a lenient open.
+    /// Reads the whole file. Bytes after the tree are an error; for a lenient open they are a note, unless they
+    /// look like a part of the tree.
     ///
     /// # Errors
     /// [`weighbridge_core::Kind::Corrupt`], [`weighbridge_core::Kind::Unsupported`] or [`weighbridge_core::Kind::Limit`], with the offset
@@ -115,7 +116,9 @@ impl<'a> TreeReader<'a> {
         self.tree()?;
         let (at, rest) = (self.reader.position(), self.reader.cursor.remaining());
         if rest > 0 {
-            if !options.lenient {
+            // Another object: a header is damaged, and names may be in other maps than before.
+            let continues = matches!(self.reader.cursor.peek()?, Some([0x80..=0xff]));
+            if !options.lenient || continues {
                 return Err(Error::corrupt("trailing-bytes", "bytes follow the end of the tree")
                     .at(at)
                     .expected("the end of the file")

@@ -208,7 +208,7 @@ fn names_without_a_directory_entry_are_unconfirmed() {
             let reported = given.notes.iter().find(|note| note.code == "not-proved");
             let reported = reported.unwrap_or_else(|| panic!("{}: {:?}", path.display(), given.notes));
             assert!(
-                reported.text.starts_with(&format!("{0} of {0} ", given.tensors.len())),
+                reported.text.starts_with(&format!("{0} of the {0} ", given.tensors.len())),
                 "{}",
                 reported.text
             );

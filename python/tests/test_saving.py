@@ -31,6 +31,7 @@ TARGETS: Dict[str, Dict[str, Any]] = {
     "tsv": {"path": "x.tsv"},
     "word2vec": {"path": "x.vec", "format": "word2vec"},
     "biggraph": {"path": "x", "format": "biggraph"},
+    "dcp": {"path": "x", "format": "dcp"},
 }
 
 

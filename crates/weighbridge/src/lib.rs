@@ -49,6 +49,7 @@
 //! | [`npy`](formats::npy) | yes | yes | one array, versions 1 to 3; a folder of them |
 //! | [`npz`](formats::npz) | yes | yes | arrays in a zip archive, stored or deflated |
 //! | [`torch`](formats::torch) | yes | yes | files of `torch.save`; the layout before PyTorch 1.6 is read only |
+//! | [`torch::Dcp`](formats::torch::Dcp) | yes | yes | folders of `torch.distributed.checkpoint` |
 //! | [`onnx`](formats::onnx) | yes | yes | ONNX models, with external data; exports of Paddle programs |
 //! | [`hdf5`](formats::hdf5) | yes | yes | datasets in groups |
 //! | [`parquet`](formats::parquet) | yes | yes | a table in row groups |

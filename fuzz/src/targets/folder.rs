@@ -8,7 +8,12 @@ use weighbridge::formats::{OpenOptions, registry};
 use weighbridge::source::{FolderRef, MemoryFolder};
 
 /// Small folders, one of each kind.
-pub(super) const FOLDERS: &[&str] = &["biggraph/set1/ckpt_dyn_affine", "biggraph/set1/init_v0_f64"];
+pub(super) const FOLDERS: &[&str] = &[
+    "biggraph/set1/ckpt_dyn_affine",
+    "biggraph/set1/init_v0_f64",
+    "dcp/good/t22_columns",
+    "dcp/good/t215_values",
+];
 
 /// Files of a folder: name and content.
 type Files = Vec<(PathBuf, Vec<u8>)>;

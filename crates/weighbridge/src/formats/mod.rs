@@ -66,6 +66,9 @@ pub static ALL: &[&dyn Format] = &[
     &npy::Npy,
     #[cfg(feature = "numpy")]
     &npz::Npz,
+    // Data files of distributed checkpoints are archives of torch, too.
+    #[cfg(feature = "torch")]
+    &torch::Dcp,
     #[cfg(feature = "torch")]
     &torch::Torch,
     #[cfg(feature = "biggraph")]

@@ -40,6 +40,7 @@ fn files_of_the_originals_account_fully() {
     let folders = [
         "arrow/good",
         "cast",
+        "dcp/good",
         "hdf5/good",
         "hdf5/heaps",
         "hdf5/small",

@@ -53,6 +53,8 @@ fn goldens() -> Vec<PathBuf> {
         "npy/good",
         "torch/good/nested.pt",
         "torch/good/views.pt",
+        "dcp/good/t215_columns",
+        "dcp/good/t22_two_threads",
         "onnx/good/mlp.onnx",
         "onnx/good/external",
         "hdf5/small/plain_default.h5",

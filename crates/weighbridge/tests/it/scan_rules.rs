@@ -118,6 +118,9 @@ const UNTOLD: &[(&str, &[&str])] = &[
     // Tensors of classes of the author's own.
     ("torch/good/parameter.pt", &["unknown-import"]),
     ("torch/good/parameter_legacy.pt", &["unknown-import"]),
+    // A module of torch, saved as a whole.
+    ("dcp/good/t215_objects/__0_0.distcp", &["unknown-import"]),
+    ("dcp/good/t22_objects/__0_0.distcp", &["unknown-import"]),
     // Exceptions.
     ("pickle/good/python/types_p", &["unknown-import"]),
     // Compressed in a way that is not read.
@@ -134,6 +137,7 @@ fn good_files_give_no_false_alarm() {
     for folder in [
         "biggraph",
         "cast",
+        "dcp/good",
         "hdf5/good",
         "hdf5/small",
         "npy/good",

@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 12] = [
+const GOLDEN: [&str; 13] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -18,6 +18,7 @@ const GOLDEN: [&str; 12] = [
     "safetensors/good",
     "onnx/good",
     "torch/good",
+    "dcp/good",
     "primitiv/good/optimizer",
     "primitiv/good/trained",
     "biggraph/set1",
@@ -27,11 +28,12 @@ const GOLDEN: [&str; 12] = [
 /// The name of a target, the format and settings.
 type Target = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-const TARGETS: [Target; 17] = [
+const TARGETS: [Target; 18] = [
     ("a.safetensors", "safetensors", &[]),
     ("a.npz", "npz", &[]),
     ("a.h5", "hdf5", &[]),
     ("a.pt", "torch", &[]),
+    ("dcp", "dcp", &[]),
     ("a.npy", "npy", &[]),
     ("a.arrow", "arrow", &[]),
     ("a.parquet", "parquet", &[]),

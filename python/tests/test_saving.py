@@ -49,8 +49,8 @@ def test_every_format(name: str, tmp_path: Path) -> None:
 
 
 def test_all_formats_are_tested() -> None:
-    # An ONNX model is a graph: arrays are not enough.
-    assert {*TARGETS, "onnx"} == set(weighbridge.formats())
+    # An ONNX model is a graph: arrays are not enough. Files of joblib are read only.
+    assert {*TARGETS, "onnx", "joblib"} == set(weighbridge.formats())
 
 
 def test_accepts_all_array_protocols(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@
 //! | [`torch`](formats::torch) | yes | yes | files of `torch.save`; the layout before PyTorch 1.6 is read only |
 //! | [`torch::Dcp`](formats::torch::Dcp) | yes | yes | folders of `torch.distributed.checkpoint` |
 //! | [`onnx`](formats::onnx) | yes | yes | ONNX models, with external data; exports of Paddle programs |
+//! | [`joblib`](formats::joblib) | yes | no | dumps of joblib, pickled scikit-learn estimators |
 //! | [`hdf5`](formats::hdf5) | yes | yes | datasets in groups |
 //! | [`parquet`](formats::parquet) | yes | yes | a table in row groups |
 //! | [`arrow`](formats::arrow) | yes | yes | a table as an Arrow file, also called Feather |
@@ -60,7 +61,7 @@
 //! # Features
 //!
 //! Each format is a feature: `primitiv`, `safetensors`, `numpy` (npy and npz), `torch`, `hdf5`, `tables` (Parquet, Arrow, text, word
-//! vectors), `paddle`, `onnx` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (edit rules in files, and
+//! vectors), `paddle`, `onnx`, `joblib` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (edit rules in files, and
 //! renames by globs and regular expressions) and `wide` (loops for AVX2 and AVX-512). All are on by default. `tract` (runs exported
 //! ONNX graphs) and `usearch` (approximate indexes of tables) are not. Converting, comparing,
 //! checking and printing are always included. A format whose feature is off is reported as unknown. With only `primitiv`,

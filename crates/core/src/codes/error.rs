@@ -169,6 +169,8 @@ codes! {
         Io = "io",
         Joblib = "joblib",
         JoblibArray = "joblib-array",
+        JoblibRepeated = "joblib-repeated",
+        JoblibStream = "joblib-stream",
         KeepNone = "keep-none",
         LastVersion = "last-version",
         Latin1Lengths = "latin1-lengths",

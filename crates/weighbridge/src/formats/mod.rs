@@ -16,6 +16,9 @@ pub use weighbridge_biggraph as biggraph;
 #[cfg(feature = "hdf5")]
 #[doc(no_inline)]
 pub use weighbridge_hdf5_model as hdf5;
+#[cfg(feature = "joblib")]
+#[doc(no_inline)]
+pub use weighbridge_joblib as joblib;
 #[cfg(feature = "numpy")]
 #[doc(no_inline)]
 pub use weighbridge_numpy::{npy, npz};
@@ -73,6 +76,9 @@ pub static ALL: &[&dyn Format] = &[
     &torch::Torch,
     #[cfg(feature = "biggraph")]
     &biggraph::BigGraph,
+    // Paddle reads any other pickle.
+    #[cfg(feature = "joblib")]
+    &joblib::Joblib,
     #[cfg(feature = "paddle")]
     &paddle::Paddle,
     #[cfg(feature = "onnx")]

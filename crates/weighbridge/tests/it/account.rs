@@ -44,6 +44,7 @@ fn files_of_the_originals_account_fully() {
         "hdf5/good",
         "hdf5/heaps",
         "hdf5/small",
+        "joblib/good",
         "npy/good",
         "npz/good",
         "onnx/good",

@@ -53,6 +53,8 @@ fn goldens() -> Vec<PathBuf> {
         "npy/good",
         "torch/good/nested.pt",
         "torch/good/views.pt",
+        "joblib/good/forest.joblib",
+        "joblib/good/plain_xz.joblib",
         "dcp/good/t215_columns",
         "dcp/good/t22_two_threads",
         "onnx/good/mlp.onnx",

@@ -140,6 +140,7 @@ fn good_files_give_no_false_alarm() {
         "dcp/good",
         "hdf5/good",
         "hdf5/small",
+        "joblib/good",
         "npy/good",
         "npz/good",
         "onnx/good",

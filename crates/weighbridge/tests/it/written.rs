@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 13] = [
+const GOLDEN: [&str; 14] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -19,6 +19,7 @@ const GOLDEN: [&str; 13] = [
     "onnx/good",
     "torch/good",
     "dcp/good",
+    "joblib/good",
     "primitiv/good/optimizer",
     "primitiv/good/trained",
     "biggraph/set1",

@@ -34,6 +34,7 @@ TARGETS: Dict[str, Dict[str, Any]] = {
     "word2vec": {"path": "x.vec", "format": "word2vec"},
     "gguf": {"path": "x.gguf"},
     "biggraph": {"path": "x", "format": "biggraph"},
+    "dcp": {"path": "x", "format": "dcp"},
 }
 
 
@@ -51,8 +52,8 @@ def test_every_format(name: str, tmp_path: Path) -> None:
 
 
 def test_all_formats_are_tested() -> None:
-    # An ONNX model is a graph: arrays are not enough. Caffe and Orbax are read-only.
-    assert {*TARGETS, "onnx", "caffe", "orbax"} == set(weighbridge.formats())
+    # An ONNX model is a graph: arrays are not enough. Files of Caffe, joblib and Orbax are read only.
+    assert {*TARGETS, "onnx", "caffe", "joblib", "orbax"} == set(weighbridge.formats())
 
 
 def test_accepts_all_array_protocols(tmp_path: Path) -> None:

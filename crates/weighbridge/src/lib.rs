@@ -49,6 +49,7 @@
 //! | [`npy`](formats::npy) | yes | yes | one array, versions 1 to 3; a folder of them |
 //! | [`npz`](formats::npz) | yes | yes | arrays in a zip archive, stored or deflated |
 //! | [`torch`](formats::torch) | yes | yes | files of `torch.save`; the layout before PyTorch 1.6 is read only |
+//! | [`torch::Dcp`](formats::torch::Dcp) | yes | yes | folders of `torch.distributed.checkpoint` |
 //! | [`onnx`](formats::onnx) | yes | yes | ONNX models, with external data; exports of Paddle programs |
 //! | [`gguf`](formats::gguf) | yes | yes | GGUF models, with quantized tensors; shards are read |
 //! | [`mxnet`](formats::mxnet) | yes | yes | parameters of MXNet and Gluon, with their symbol |
@@ -56,6 +57,7 @@
 //! | [`tensorflow`](formats::tensorflow) | yes | checkpoints | checkpoints, SavedModels, frozen graphs |
 //! | [`flax`](formats::flax) | yes | yes | Flax: trees of arrays in MessagePack, one file or shards |
 //! | `orbax` | yes | no | Orbax: folders of arrays in OCDBT or Zarr |
+//! | [`joblib`](formats::joblib) | yes | no | dumps of joblib, pickled scikit-learn estimators |
 //! | [`hdf5`](formats::hdf5) | yes | yes | datasets in groups |
 //! | [`parquet`](formats::parquet) | yes | yes | a table in row groups |
 //! | [`arrow`](formats::arrow) | yes | yes | a table as an Arrow file, also called Feather |
@@ -65,7 +67,7 @@
 //! # Features
 //!
 //! Each format is a feature: `primitiv`, `safetensors`, `numpy` (npy and npz), `torch`, `hdf5`, `tables` (Parquet, Arrow, text, word
-//! vectors), `paddle`, `onnx`, `gguf`, `mxnet`, `caffe`, `tensorflow`, `flax` (with Orbax) and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (edit rules in files, and
+//! vectors), `paddle`, `onnx`, `gguf`, `mxnet`, `caffe`, `tensorflow`, `flax` (with Orbax), `joblib` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (edit rules in files, and
 //! renames by globs and regular expressions) and `wide` (loops for AVX2 and AVX-512). All are on by default. `tract` (runs exported
 //! ONNX graphs) and `usearch` (approximate indexes of tables) are not. Converting, comparing,
 //! checking and printing are always included. A format whose feature is off is reported as unknown. With only `primitiv`,

@@ -8,8 +8,13 @@ use weighbridge::formats::{OpenOptions, registry};
 use weighbridge::source::{FolderRef, MemoryFolder};
 
 /// Small folders, one of each kind.
-pub(super) const FOLDERS: &[&str] =
-    &["biggraph/set1/ckpt_dyn_affine", "biggraph/set1/init_v0_f64", "tensorflow/good/partitioned"];
+pub(super) const FOLDERS: &[&str] = &[
+    "biggraph/set1/ckpt_dyn_affine",
+    "biggraph/set1/init_v0_f64",
+    "tensorflow/good/partitioned",
+    "dcp/good/t22_columns",
+    "dcp/good/t215_values",
+];
 
 /// Checkpoints of Orbax: one store, and folders of arrays in both versions of Zarr.
 pub(super) const ORBAX: &[&str] =

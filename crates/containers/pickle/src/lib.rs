@@ -97,7 +97,7 @@ pub use machine::{Cut, read, read_cut};
 pub use nested::{begins, string_bytes};
 pub use numpy::{NdArray, Payload, bytes_of, lod_tensor, scalar};
 pub use opcode::opcode_name;
-pub use opened::{GlobalUse, Options, Pickle};
+pub use opened::{GlobalUse, JoblibArray, Options, Pickle};
 pub use parts::{SLICES, SPLIT};
 pub use payload::PayloadSource;
 #[cfg(test)]

@@ -152,6 +152,11 @@ static CALLS: &[Call] = &[
     call("statsmodels.tsa.statespace._kalman_filter", FILTER, "p?nnnnnnnnnn", "d"),
     call("statsmodels.tsa.statespace._kalman_smoother", SMOOTHER, "pp?nnnnnn", "d"),
 
+    call("torch.distributed.checkpoint.metadata", "TensorProperties", "", "t"),
+    call("torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING", "n", ""),
+    call("torch.distributed._shard.sharded_tensor.metadata", "TensorProperties", "", "t"),
+    call("torch.distributed._shard.sharded_tensor.metadata", "MEM_FORMAT_ENCODING", "n", ""),
+
     call("xgboost.core", "Booster", "", "b"),
     call("lightgbm.basic", "Booster", "", "h"),
     call("joblib.numpy_pickle", "NumpyArrayWrapper", "", "j"),

@@ -9,7 +9,7 @@ use super::decode::{Arg, Op, Opcodes, unknown_opcode};
 use super::graph::{Graph, Object, ObjectId, ReduceKind, Reduced};
 use super::inspect::Notes;
 use super::opcode as op;
-use super::opened::{GlobalUse, Options, Pickle};
+use super::opened::{GlobalUse, JoblibArray, Options, Pickle};
 use super::write::ModuleNames;
 use std::collections::HashMap;
 use weighbridge_core::HeldMemory;
@@ -69,6 +69,8 @@ pub(super) struct Machine<'a> {
     protocol: Option<u8>,
     /// The outer pickle, while the pickle of an object array is read.
     outer: Option<Box<arrays::OuterPickle>>,
+    /// Arrays of joblib so far.
+    arrays: Vec<JoblibArray>,
     uses_frames: bool,
     pub(super) root: ObjectId,
     pub(super) globals: Vec<GlobalUse>,
@@ -98,6 +100,7 @@ impl<'a> Machine<'a> {
             cut: false,
             protocol: None,
             outer: None,
+            arrays: Vec::new(),
             uses_frames: false,
             root: ObjectId::NONE,
             globals: Vec::new(),
@@ -134,6 +137,7 @@ impl<'a> Machine<'a> {
             end,
             globals: self.globals,
             uses_frames: self.uses_frames,
+            arrays: self.arrays,
             counts: self.counts,
             held: self.held,
         }

@@ -2,7 +2,7 @@
 
 use super::allowed::is_mapped_array;
 use super::graph::{Graph, Location, Object, ObjectId, ReduceKind, Span, Stored};
-use super::opened::Options;
+use super::opened::{JoblibArray, Options};
 use super::payload::{PayloadSource, may_hold};
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
@@ -112,6 +112,40 @@ impl NdArray {
             _ => return Ok(None),
         };
         array.map(Some).map_err(|e| e.at(offset))
+    }
+}
+
+impl NdArray {
+    /// Recognizes an array of joblib by its description; returns `None` for any other object. The payload of an array of objects is
+    /// `None`.
+    ///
+    /// # Errors
+    /// Same as [`of`](Self::of).
+    pub fn of_joblib(graph: &Graph, array: &JoblibArray, options: &Options) -> Result<Option<NdArray>> {
+        let state = graph.made(array.object).and_then(|made| graph.pairs(made.state()?));
+        let entry = |name: &str| {
+            let pair = state?.iter().rev().find(|(key, _)| graph.text(*key) == Some(name));
+            pair.map(|&(_, value)| value)
+        };
+        let (Some(shape), Some(dtype), Some(order)) = (entry("shape"), entry("dtype"), entry("order")) else {
+            return Ok(None);
+        };
+        let fortran_order = match graph.text(order) {
+            Some("C") => false,
+            Some("F") => true,
+            _ => return Err(corrupt("the array order is neither C nor F")),
+        };
+        let shape = array_shape(graph, shape, options)?;
+        let Dtype { descr, dtype, endian } = describe(graph, dtype)?;
+        let payload = match dtype {
+            None => None,
+            Some(kind) => {
+                let len = shape.bytes(kind).ok_or_else(|| corrupt("the array has 2^64 bytes or more"))?;
+                let span = Span { offset: array.offset, len, stored: Stored::Raw };
+                Some(Payload { len, place: Location::Source(span), short: None })
+            }
+        };
+        Ok(Some(NdArray { descr, dtype, endian, shape, fortran_order, payload }))
     }
 }
 

@@ -42,6 +42,17 @@ pub struct GlobalUse {
     pub opcode: &'static str,
 }
 
+/// An array of joblib: its description, and its content behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoblibArray {
+    /// The description.
+    pub object: ObjectId,
+    /// Offset of the elements in the source, or of the pickle of an object array.
+    pub offset: u64,
+    /// The content of an object array, a plain array of numpy; `None` for other arrays.
+    pub content: Option<ObjectId>,
+}
+
 /// A pickle that was read to its end.
 #[derive(Debug)]
 pub struct Pickle {
@@ -57,6 +68,8 @@ pub struct Pickle {
     pub globals: Vec<GlobalUse>,
     /// True if the pickle has frames (protocol 4).
     pub uses_frames: bool,
+    /// Arrays of joblib in the order of their descriptions; only if [`Options::arrays`] is set.
+    pub arrays: Vec<JoblibArray>,
     pub(super) counts: Box<[u64; 256]>,
     /// Memory of the objects.
     pub(super) held: HeldMemory,

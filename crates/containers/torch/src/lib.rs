@@ -43,6 +43,7 @@ pub use legacy::is_legacy;
 pub use pickled::pickled;
 pub use rebuild::is_tensor;
 pub use saved::{Form, Salvaged, Saved, read, salvage};
+pub use storage::{dtype_of, torch_name};
 pub use strided::StridedSource;
 pub use write::SavedBuilder;
 pub use write::is_recent;

@@ -89,7 +89,7 @@ impl Class {
 }
 
 /// Returns torch's name of a dtype; `None` for dtypes that torch lacks.
-pub(super) fn torch_name(dtype: DType) -> Option<&'static str> {
+pub fn torch_name(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::Bool => "bool",
         DType::U8 => "uint8",
@@ -116,7 +116,7 @@ pub(super) fn torch_name(dtype: DType) -> Option<&'static str> {
 }
 
 /// Returns the dtype that an import from `torch` names.
-pub(super) fn dtype_of(graph: &Graph, id: ObjectId) -> Option<DType> {
+pub fn dtype_of(graph: &Graph, id: ObjectId) -> Option<DType> {
     let ("torch", name) = graph.global(id)? else { return None };
     DType::ALL.into_iter().find(|&dtype| torch_name(dtype) == Some(name))
 }

@@ -12,6 +12,8 @@
 //! only the tensors inside are read, and a note names the class. [`Checkpoint::containers`] lists the
 //! containers of tensors and values.
 //!
+//! Distributed checkpoints are a format of their own: [`Dcp`].
+//!
 //! A quantized tensor is listed as its integers, with `scale` and `zero_point` nested under its name; a sparse tensor is listed
 //! as its indices and `values`. Their attributes record the original form, so writing restores the same tensors. Numpy arrays
 //! are tensors, too.
@@ -24,6 +26,7 @@
 //! `archive/.data/weighbridge.metadata`, which torch ignores.
 
 mod composite;
+mod dcp;
 mod header_members;
 mod metadata;
 mod outline;
@@ -36,6 +39,7 @@ mod tests;
 mod walk;
 mod write;
 
+pub use dcp::Dcp;
 use std::path::Path;
 use weighbridge_core::ErrorCode;
 use weighbridge_core::check::Outline;
@@ -162,9 +166,6 @@ impl Detect for Torch {
     }
 
     fn recognises_folder(&self, folder: &FolderRef) -> bool {
-        if read::is_distributed(folder) {
-            return true;
-        }
         // Opening reports several indexes as an error.
         match shards::index_name(folder) {
             Ok(name) => name.is_some(),
@@ -196,10 +197,6 @@ impl ReadFormat for Torch {
     }
 
     fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {
-        if read::is_distributed(folder) {
-            let what = "a PyTorch distributed checkpoint (torch.distributed.checkpoint)";
-            return Err(read::distributed(what, folder.label()).in_file(folder.label()));
-        }
         shards::open_folder(folder, options)
     }
 }
@@ -265,7 +262,7 @@ pub(crate) mod opening {
     use weighbridge_format::{Format, OpenOptions, Registry};
 
     fn registry() -> Registry {
-        Registry::new([&crate::Torch as _])
+        Registry::new([&crate::Dcp as _, &crate::Torch as _])
     }
 
     pub(crate) fn detect(source: &SourceRef) -> Result<&'static dyn Format> {

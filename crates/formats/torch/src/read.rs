@@ -2,13 +2,12 @@
 
 use super::walk::{Overlaps, Walk};
 use super::{METADATA, metadata};
-use std::path::Path;
 use weighbridge_core::checkpoint::{Checkpoint, Note, TensorEntry, escape_text};
-use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
-use weighbridge_io::source::{FolderItem, FolderRef, SourceRef, read_vec};
+use weighbridge_io::source::{SourceRef, read_vec};
 use weighbridge_torch_archive::{self as torch, Salvaged, Saved};
 use weighbridge_zip::Member;
 
@@ -16,11 +15,6 @@ use weighbridge_zip::Member;
 const MAX_NAMED: usize = 100;
 /// Memory for reading metadata as a multiple of its length: text, pairs and index.
 const METADATA_COPIES: u64 = 4;
-
-/// Extension of the files of `torch.distributed.checkpoint`.
-const DISTRIBUTED: &str = ".distcp";
-/// File of `torch.distributed.checkpoint` with the locations of the tensors.
-const DIRECTORY: &str = ".metadata";
 
 /// Returns true for the tar archives of torch before version 0.1.10.
 pub(super) fn is_torch_tar(head: &[u8]) -> bool {
@@ -41,7 +35,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         .in_file(source.label())
         .hint("load the file with an old PyTorch and save it again"));
     }
-    let saved = torch::read(source, &options.limits).map_err(|error| of_distributed(source, error))?;
+    let saved = torch::read(source, &options.limits)?;
     let (mut checkpoint, mut overlaps) = Walk::new(&saved, options).run()?;
     checkpoint.warn_of_code(saved.warning());
     if let Some(rest) = saved.archive_rest() {
@@ -59,33 +53,6 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     drop(saved);
     overlaps.mark(&mut checkpoint);
     Ok(checkpoint)
-}
-
-/// Replaces the error for a file of `torch.distributed.checkpoint`: consecutive archives, one per tensor, described by the file
-/// `.metadata` next to them. Failing to read it as one archive is not damage.
-fn of_distributed(source: &SourceRef, error: Error) -> Error {
-    if error.kind() != Kind::Corrupt || !source.label().ends_with(DISTRIBUTED) {
-        return error;
-    }
-    distributed("a part of a PyTorch distributed checkpoint", "DIR")
-        .found(error.message())
-        .in_file(source.label())
-}
-
-/// Returns true for a folder of `torch.distributed.checkpoint`: a file `.metadata`, and data files. The metadata files of Paddle
-/// have a number before the dot.
-pub(super) fn is_distributed(folder: &FolderRef) -> bool {
-    let is_part = |item: &FolderItem| item.name.as_os_str().to_string_lossy().ends_with(DISTRIBUTED);
-    matches!(folder.open(Path::new(DIRECTORY)), Ok(Some(_)))
-        && folder.list(1).is_ok_and(|items| items.iter().any(is_part))
-}
-
-/// Error for a distributed checkpoint or a part of one; `folder` is the argument of the conversion command.
-pub(super) fn distributed(what: &str, folder: &str) -> Error {
-    Error::unsupported("torch-distributed", format!("{what} is not supported yet")).hint(format_args!(
-        "convert it with torch 2.3 or later: \
-         python -m torch.distributed.checkpoint.format_utils dcp_to_torch {folder} OUT.pt"
-    ))
 }
 
 /// Reads the intact tensors of a damaged file. Requires an intact pickle of the object.

@@ -66,7 +66,7 @@ fn legacy(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<
 }
 
 /// Scans every member of an archive.
-fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<()> {
+pub(super) fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<()> {
     let inner = |name: &str| name.split_once('/').map_or(String::new(), |(_, inner)| inner.to_owned());
     let is_numbers = |name: &str| {
         let inner = inner(name);

@@ -9,12 +9,10 @@ mod versions;
 use super::*;
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
-use std::sync::Arc;
 use weighbridge::formats::registry;
 use weighbridge::ops::{ConvertOptions, plan_checkpoint};
 use weighbridge_core::checkpoint::{Attributes, Name, Role, StateOf, TensorEntry, Value};
 use weighbridge_core::finding::{Severity, Verdict, verdict};
-use weighbridge_io::source::MemorySource;
 use weighbridge_io::testing::materialise;
 use weighbridge_testkit::memory;
 
@@ -226,23 +224,6 @@ fn scan_finds_code_that_would_run() {
     }
     let script = scanned(&std::fs::read(folder("good").join("script.pt")).unwrap());
     assert!(script.findings.iter().any(|f| f.code == "torchscript-code"));
-}
-
-/// Consecutive archives are not damage in distributed checkpoints.
-#[test]
-fn parts_of_a_distributed_checkpoint_are_recognized() {
-    let one = std::fs::read(folder("good").join("plain.pt")).unwrap();
-    // torch 2 ends a streamed archive with zip64 records, whose offsets count from the beginning of the archive.
-    let end = one.len() - 22;
-    let mut records = b"PK\x06\x06".to_vec();
-    records.extend([&44u64.to_le_bytes()[..], &[0; 44]].concat());
-    records.extend([&b"PK\x06\x07\0\0\0\0"[..], &(end as u64).to_le_bytes(), &1u32.to_le_bytes()].concat());
-    let two = [&one[..], &one[..end], &records, &one[end..]].concat();
-    let code = |name: &str| {
-        let source: SourceRef = Arc::new(MemorySource::new(name, two.clone()));
-        Torch.open(source, &OpenOptions::default()).unwrap_err().code().as_str()
-    };
-    assert_eq!((code("__0_0.distcp"), code("a.pt")), ("torch-distributed", "zip-bad-zip64"));
 }
 
 #[test]

@@ -81,6 +81,14 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Starts at `path`, the name of the object in a larger checkpoint, and continues its containers.
+    pub(super) fn within(mut self, path: &[Name], containers: Option<Box<Containers>>) -> Self {
+        self.path = path.to_vec();
+        self.containers = containers.map(|containers| *containers).unwrap_or_default();
+        self.charged = self.containers.bytes();
+        self
+    }
+
     /// Runs the walk. Returns the index, and the overlaps to mark in it.
     pub(super) fn run(mut self) -> Result<(Checkpoint, Overlaps)> {
         let (graph, root) = (self.saved.graph(), self.saved.root());

@@ -28,6 +28,9 @@ pub use weighbridge_hdf5_model as hdf5;
 #[cfg(feature = "mxnet")]
 #[doc(no_inline)]
 pub use weighbridge_mxnet as mxnet;
+#[cfg(feature = "joblib")]
+#[doc(no_inline)]
+pub use weighbridge_joblib as joblib;
 #[cfg(feature = "numpy")]
 #[doc(no_inline)]
 pub use weighbridge_numpy::{npy, npz};
@@ -81,10 +84,16 @@ pub static ALL: &[&dyn Format] = &[
     &npy::Npy,
     #[cfg(feature = "numpy")]
     &npz::Npz,
+    // Data files of distributed checkpoints are archives of torch, too.
+    #[cfg(feature = "torch")]
+    &torch::Dcp,
     #[cfg(feature = "torch")]
     &torch::Torch,
     #[cfg(feature = "biggraph")]
     &biggraph::BigGraph,
+    // Paddle reads any other pickle.
+    #[cfg(feature = "joblib")]
+    &joblib::Joblib,
     #[cfg(feature = "paddle")]
     &paddle::Paddle,
     #[cfg(feature = "onnx")]

@@ -160,6 +160,7 @@ const LAYERS: [&[&str]; 10] = [
         "formats/numpy",
         "formats/torch",
         "formats/hdf5",
+        "formats/joblib",
         "formats/tables",
         "formats/paddle",
         "formats/onnx",

@@ -118,6 +118,9 @@ const UNTOLD: &[(&str, &[&str])] = &[
     // Tensors of classes of the author's own.
     ("torch/good/parameter.pt", &["unknown-import"]),
     ("torch/good/parameter_legacy.pt", &["unknown-import"]),
+    // A module of torch, saved as a whole.
+    ("dcp/good/t215_objects/__0_0.distcp", &["unknown-import"]),
+    ("dcp/good/t22_objects/__0_0.distcp", &["unknown-import"]),
     // Exceptions.
     ("pickle/good/python/types_p", &["unknown-import"]),
     // Compressed in a way that is not read.
@@ -140,8 +143,10 @@ fn good_files_give_no_false_alarm() {
         "cast",
         "gguf/good",
         "flax/good",
+        "dcp/good",
         "hdf5/good",
         "hdf5/small",
+        "joblib/good",
         "npy/good",
         "npz/good",
         "onnx/good",

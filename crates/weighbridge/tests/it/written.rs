@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 18] = [
+const GOLDEN: [&str; 20] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -24,6 +24,8 @@ const GOLDEN: [&str; 18] = [
     "flax/good",
     "orbax/good",
     "torch/good",
+    "dcp/good",
+    "joblib/good",
     "primitiv/good/optimizer",
     "primitiv/good/trained",
     "biggraph/set1",
@@ -33,11 +35,12 @@ const GOLDEN: [&str; 18] = [
 /// The name of a target, the format and settings.
 type Target = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-const TARGETS: [Target; 21] = [
+const TARGETS: [Target; 22] = [
     ("a.safetensors", "safetensors", &[]),
     ("a.npz", "npz", &[]),
     ("a.h5", "hdf5", &[]),
     ("a.pt", "torch", &[]),
+    ("dcp", "dcp", &[]),
     ("a.npy", "npy", &[]),
     ("a.arrow", "arrow", &[]),
     ("a.parquet", "parquet", &[]),

@@ -5,6 +5,7 @@ use crate::decode::Opcodes;
 use crate::graph::ObjectId;
 use crate::inspect::ARRAY_OF_JOBLIB;
 use crate::known_calls::element_size;
+use crate::opened::JoblibArray;
 use std::collections::HashMap;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Severity;
@@ -44,7 +45,10 @@ impl Machine<'_> {
             let text = "the frame of a joblib array description does not end at the array bytes";
             self.note(Severity::Error, "unusual-call", self.at, text);
         }
+        self.held.take(size_of::<JoblibArray>() as u64)?;
         if objects {
+            let offset = Opcodes::position(opcodes);
+            self.arrays.push(JoblibArray { object: top, offset, content: None });
             self.outer = Some(Box::new(OuterPickle {
                 stack: std::mem::take(&mut self.stack),
                 marks: std::mem::take(&mut self.marks),
@@ -59,12 +63,17 @@ impl Machine<'_> {
             let padding = opcodes.data_byte(what)?;
             opcodes.skip_data(u64::from(padding), what)?;
         }
+        let offset = Opcodes::position(opcodes);
+        self.arrays.push(JoblibArray { object: top, offset, content: None });
         opcodes.skip_data(count.checked_mul(size).ok_or_else(wrong)?, what)
     }
 
     /// Returns to the outer pickle at the end of the pickle of an object array; false without an outer pickle.
     pub(super) fn resume_outer(&mut self) -> bool {
         let Some(outer) = self.outer.take() else { return false };
+        if let Some(array) = self.arrays.last_mut() {
+            array.content = Some(self.root);
+        }
         let OuterPickle { stack, marks, memo, far, protocol } = *outer;
         (self.stack, self.marks, self.memo, self.far) = (stack, marks, memo, far);
         self.protocol = protocol;

@@ -91,8 +91,8 @@ pub(super) fn judge(
         let at = source.len() - 4;
         scan.push_at("two-formats", at, format!("the file is {own} and also ends as a Parquet file"));
     }
-    let is_archive =
-        known_format == Some("zip") || (begins_as_zip(head) && matches!(known_format, Some("npz" | "torch")));
+    let is_archive = known_format == Some("zip")
+        || (begins_as_zip(head) && matches!(known_format, Some("npz" | "torch" | "dcp")));
     if !is_archive
         && let Some(ending) = ends_as_zip(source)
         && !is_part(&ending, source, scan)

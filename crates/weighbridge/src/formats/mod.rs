@@ -13,24 +13,24 @@ pub(crate) use absent::torch;
 #[cfg(feature = "biggraph")]
 #[doc(no_inline)]
 pub use weighbridge_biggraph as biggraph;
-#[cfg(feature = "gguf")]
-#[doc(no_inline)]
-pub use weighbridge_gguf as gguf;
 #[cfg(feature = "caffe")]
 #[doc(no_inline)]
 pub use weighbridge_caffe as caffe;
 #[cfg(feature = "flax")]
 #[doc(no_inline)]
 pub use weighbridge_flax as flax;
+#[cfg(feature = "gguf")]
+#[doc(no_inline)]
+pub use weighbridge_gguf as gguf;
 #[cfg(feature = "hdf5")]
 #[doc(no_inline)]
 pub use weighbridge_hdf5_model as hdf5;
-#[cfg(feature = "mxnet")]
-#[doc(no_inline)]
-pub use weighbridge_mxnet as mxnet;
 #[cfg(feature = "joblib")]
 #[doc(no_inline)]
 pub use weighbridge_joblib as joblib;
+#[cfg(feature = "mxnet")]
+#[doc(no_inline)]
+pub use weighbridge_mxnet as mxnet;
 #[cfg(feature = "numpy")]
 #[doc(no_inline)]
 pub use weighbridge_numpy::{npy, npz};

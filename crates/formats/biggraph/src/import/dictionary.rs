@@ -135,7 +135,8 @@ impl Dictionary {
             let head: Vec<u64> = head.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
             let [kept, all] = head[..] else { return Err(damaged(&**part)) };
             let columns = if schema.places { 24 } else { 16 };
-            if kept.checked_mul(columns).and_then(|n| n.checked_add(HEAD)).is_none_or(|end| end > part.len()) {
+            if kept.checked_mul(columns).and_then(|n| n.checked_add(HEAD)).is_none_or(|end| end > part.len())
+            {
                 return Err(damaged(&**part));
             }
             starts.push(starts.last().copied().unwrap_or(0) + kept);

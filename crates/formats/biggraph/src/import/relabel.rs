@@ -283,7 +283,9 @@ impl Relabeled {
         let head = HEAD + (buckets as u64 + 1) * 8 * sections as u64;
         let bytes = read_vec(&*source, 0, head)?;
         let words: Vec<u64> = bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
-        let [_, skipped, bad, relation_width @ (1 | 2 | 4), ..] = words[..] else { return Err(damaged(&*source)) };
+        let [_, skipped, bad, relation_width @ (1 | 2 | 4), ..] = words[..] else {
+            return Err(damaged(&*source));
+        };
         let mut sections = words[4..].chunks_exact(buckets + 1).map(|starts| {
             let starts = starts.iter().map(|start| u32::try_from(*start).map_err(|_| damaged(&*source)));
             starts

@@ -232,7 +232,9 @@ fn refuse_other_files(destination: &Destination, old: &Path, names: &[PathBuf]) 
     let shown = others.iter().map(|name| name.display().to_string());
     let shown: Vec<String> = shown.chain(more.then(|| "and more".to_owned())).collect();
     let hint = match shards {
-        true => "these look like the shards of an earlier split: remove them first, or write to another folder",
+        true => {
+            "these look like the shards of an earlier split: remove them first, or write to another folder"
+        }
         false => "write to another folder, or move these files first",
     };
     Err(Error::usage(

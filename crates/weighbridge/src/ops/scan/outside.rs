@@ -172,7 +172,10 @@ fn program(name: Option<&Path>, extension: &str, scan: &mut Scan) {
             .iter()
             .any(|finding| finding.code == FindingCode::ProgramFile && finding.member.is_none())
     {
-        scan.push("program-file", format!("by its name a script, library or executable, which is not read: {}", escape(named)));
+        scan.push(
+            "program-file",
+            format!("by its name a script, library or executable, which is not read: {}", escape(named)),
+        );
     }
 }
 

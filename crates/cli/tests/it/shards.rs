@@ -116,7 +116,7 @@ fn shards_of_another_model_are_not_replaced() {
     old.sort();
     let more = if old.len() > 5 { ", and more" } else { "" };
     assert_eq!(error["found"], format!("{}{more}", old[..old.len().min(5)].join(", ")));
-    assert!(error["hint"].as_str().unwrap().contains("shards of the model in the folder"), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("shards of an earlier split"), "{error}");
     fs::write(format!("{shards}/LICENSE"), "words").unwrap();
     let words = ["shard", &source, &shards, "--max-shard-size", "1GB", "--force"];
     assert!(support::error(&words)["found"].as_str().unwrap().starts_with("LICENSE, model-00001-of-"));

@@ -265,6 +265,9 @@ fn weights(
                 .fault
                 .as_ref()
                 .filter(|_| is_last && content.cut_blob && number + 1 == stored.blobs.len());
+            // Damage before the blobs of a layer may take its name away.
+            let is_unnamed = salvaged.is_some() && (layer.name.is_empty() || layer.kind.is_empty());
+            let cut = cut.or(salvaged.filter(|_| is_unnamed));
             let meaning = meanings.get(number).copied();
             let role = match layer.kind.as_str() {
                 "BatchNorm" => Role::Buffer,

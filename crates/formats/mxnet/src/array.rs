@@ -127,16 +127,34 @@ pub(crate) struct Content {
 /// [`weighbridge_core::Kind::Corrupt`], [`weighbridge_core::Kind::Unsupported`] or [`weighbridge_core::Kind::Limit`], with the offset.
 pub(crate) fn read(source: &SourceRef, limits: &Limits, salvage: bool) -> Result<Content> {
     let mut content = Content::default();
-    match fill(source, limits, &mut content) {
+    match fill(source, limits, salvage, &mut content) {
         Err(error) if salvage && weighbridge_core::checkpoint::Damage::is(&error) => {
-            content.fault = Some(error)
+            if let Some(last) = content.arrays.last()
+                && !follows(source, last, content.count)?
+            {
+                // A damaged header moves the end of its array, and no reader can tell where.
+                content.arrays.pop();
+            }
+            content.fault = Some(error);
         }
         done => done?,
     }
     Ok(content)
 }
 
-fn fill(source: &SourceRef, limits: &Limits, content: &mut Content) -> Result<()> {
+/// Returns true if another array, the names or the end of the file follow an array.
+fn follows(source: &SourceRef, array: &Array, count: u64) -> Result<bool> {
+    let mut cursor = Cursor::new(source.clone(), array.end);
+    let Some(next) = cursor.peek::<4>()?.map(u32::from_le_bytes) else { return Ok(true) };
+    if (V1..=V1 + 2).contains(&next) {
+        return Ok(true);
+    }
+    let names = cursor.peek::<8>()?.map(u64::from_le_bytes);
+    let is_old = array.version == 0 && (1..=MAX_V0_DIMENSIONS).contains(&next);
+    Ok(is_old || names.map_or(u64::from(next) == count, |names| names == count))
+}
+
+fn fill(source: &SourceRef, limits: &Limits, salvage: bool, content: &mut Content) -> Result<()> {
     let budget = limits.budget_of(source);
     let mut cursor = Cursor::new(source.clone(), 0);
     let head: [u8; 8] = cursor.array("the header")?;
@@ -158,7 +176,7 @@ fn fill(source: &SourceRef, limits: &Limits, content: &mut Content) -> Result<()
     }
     content.count = u64::from_le_bytes(cursor.array("the number of arrays")?);
     Limits::check("tensors", "tensors", content.count, limits.tensors).map_err(|e| e.at(16))?;
-    if content.count > cursor.remaining() / MIN_ARRAY {
+    if !salvage && content.count > cursor.remaining() / MIN_ARRAY {
         return Err(Error::corrupt("truncated", "the file is too short for its arrays")
             .at(16)
             .expected(format_args!("{} arrays", content.count))
@@ -167,16 +185,56 @@ fn fill(source: &SourceRef, limits: &Limits, content: &mut Content) -> Result<()
     }
     for number in 0..content.count {
         let at = cursor.position();
+        if salvage && ends_here(&mut cursor, number, limits, &budget, content)? {
+            return Err(Error::corrupt("names-differ", "the names of the arrays follow too early")
+                .at(at)
+                .expected(format_args!("{} arrays", content.count))
+                .found(number));
+        }
         let array = array(&mut cursor, limits, &budget)
             .map_err(|error| error.on_tensor(format_args!("array {number}")).at(at))?;
         content.arrays.push(array);
     }
     content.names_at = cursor.position();
+    names(&mut cursor, content.count, limits, &budget, &mut content.names)?;
+    content.end = cursor.position();
+    Ok(())
+}
+
+/// Reads the names at the position, if they are those of `count` arrays and fill the file: the number of arrays is then damaged.
+fn ends_here(
+    cursor: &mut Cursor,
+    count: u64,
+    limits: &Limits,
+    budget: &Budget,
+    content: &mut Content,
+) -> Result<bool> {
+    if count == 0 || cursor.peek::<8>()? != Some(count.to_le_bytes()) {
+        return Ok(false);
+    }
+    let mut rest = Cursor::new(cursor.source().clone(), cursor.position());
+    let mut found = Vec::new();
+    let done = names(&mut rest, count, limits, budget, &mut found).is_ok() && rest.remaining() == 0;
+    if done {
+        content.names = found;
+    }
+    Ok(done)
+}
+
+/// Reads the names of `count` arrays.
+fn names(
+    cursor: &mut Cursor,
+    count: u64,
+    limits: &Limits,
+    budget: &Budget,
+    out: &mut Vec<Vec<u8>>,
+) -> Result<()> {
+    let at = cursor.position();
     let names = u64::from_le_bytes(cursor.array("the number of names")?);
-    if names != 0 && names != content.count {
+    if names != 0 && names != count {
         return Err(Error::corrupt("names-differ", "the file does not have one name for each array")
-            .at(content.names_at)
-            .expected(format_args!("{} or 0", content.count))
+            .at(at)
+            .expected(format_args!("{count} or 0"))
             .found(names));
     }
     for _ in 0..names {
@@ -184,9 +242,8 @@ fn fill(source: &SourceRef, limits: &Limits, content: &mut Content) -> Result<()
         let len = u64::from_le_bytes(cursor.array("the length of a name")?);
         Limits::check("bytes in a name", "name_bytes", len, limits.name_bytes).map_err(|e| e.at(at))?;
         budget.take_memory(len)?;
-        content.names.push(cursor.bytes(len, "a name").map_err(|e| e.at(at))?);
+        out.push(cursor.bytes(len, "a name").map_err(|e| e.at(at))?);
     }
-    content.end = cursor.position();
     Ok(())
 }
 

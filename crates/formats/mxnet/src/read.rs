@@ -50,10 +50,20 @@ pub(crate) fn open(
         return Ok(checkpoint);
     }
     let mut content = array::read(source, &limits, salvaged.is_some())?;
+    let lost_names = content.fault.is_some() && content.names.len() != content.arrays.len();
+    if lost_names {
+        // Names are at the end: without all of them, none is certain.
+        content.names.clear();
+    }
     let mut checkpoint = Checkpoint::new("mxnet", kind(&content), source.label());
+    if lost_names && !content.arrays.is_empty() {
+        let text = "the names of the arrays are lost; the arrays have their numbers";
+        checkpoint.notes.push(Note::new("names-missing", text));
+    }
     if let Some(error) = salvaged {
         let damage = checkpoint.damage_mut(content.fault.as_ref().unwrap_or(error));
-        damage.expected = Some(content.count).filter(|count| *count < source.len());
+        let count = if lost_names { content.count } else { content.arrays.len() as u64 };
+        damage.expected = Some(count).filter(|count| *count < source.len());
     } else if content.end < source.len() {
         let error = array::trailing(&content, source);
         if !options.lenient {
@@ -62,19 +72,11 @@ pub(crate) fn open(
         let text = format!("{}, ignored", error.message());
         checkpoint.notes.push(Note::omission("trailing-bytes", text));
     }
-    if content.fault.is_some() {
-        // Names are at the end: without all of them, none is certain.
-        content.names.clear();
-        if !content.arrays.is_empty() {
-            let text = "the names of the arrays are lost; the arrays have their numbers";
-            checkpoint.notes.push(Note::new("names-missing", text));
-        }
-    }
     if checkpoint.kind != GLUON {
         // A file of another format, converted back, gets its prefixes again.
         checkpoint.origin = Some(Origin { format: "mxnet".to_owned(), kind: checkpoint.kind.to_owned() });
     }
-    fill(&mut checkpoint, &content, source, &limits)?;
+    fill(&mut checkpoint, &content, lost_names, source, &limits)?;
     if let Some((folder, name)) = around
         && let Some(symbol) = symbol_of(folder, name)?
     {
@@ -94,12 +96,17 @@ fn kind(content: &Content) -> &'static str {
     if is_module { MODULE } else { GLUON }
 }
 
-fn fill(checkpoint: &mut Checkpoint, content: &Content, source: &SourceRef, limits: &Limits) -> Result<()> {
+fn fill(
+    checkpoint: &mut Checkpoint,
+    content: &Content,
+    lost_names: bool,
+    source: &SourceRef,
+    limits: &Limits,
+) -> Result<()> {
     let version = content.arrays.first().map(|array| array.version);
     if let Some(version) = version.filter(|version| *version != VERSION) {
         checkpoint.metadata.set(ARRAY_VERSION, Value::U64(version.into()));
     }
-    let lost_names = content.fault.is_some();
     let mut known: HashSet<Vec<u8>> = HashSet::new();
     let (mut sparse, mut duplicates) = (0u64, 0u64);
     for (place, array) in content.arrays.iter().enumerate() {

@@ -268,6 +268,20 @@ fn a_truncated_file_keeps_its_intact_arrays() {
     }
 }
 
+#[test]
+fn a_damaged_number_of_arrays_keeps_the_names() {
+    let mut bytes = bytes_of("good/gluon.params");
+    bytes[16] ^= 0x41;
+    assert!(open(&bytes).is_err());
+    let saved = registry().open_source(memory(&bytes), &OpenOptions { salvage: true, ..forced() }).unwrap();
+    assert_eq!(names(&saved), names(&opened("gluon.params")));
+    // Some names are cut: the arrays have their numbers.
+    let whole = bytes_of("good/module-0003.params");
+    let cut = memory(&whole[..whole.len() - 3]);
+    let saved = registry().open_source(cut, &OpenOptions { salvage: true, ..forced() }).unwrap();
+    assert_eq!(names(&saved), ["0", "1", "2", "3", "4", "5", "6", "7"]);
+}
+
 /// Changed bytes cause errors, never panics; a file that opens can be written, and its bytes are accounted for.
 #[test]
 fn mutations_never_panic() {

@@ -68,7 +68,7 @@ fn hold(given: &Checkpoint, whole: &[(String, FormatInfo)], what: &str) {
         // Names that the file does not hold are places in it, and state whose parameter is lost goes by
         // its own key.
         let alike = || whole.iter().map(|(_, facts)| facts).find(|facts| **facts == found);
-        let by_any_name = || alike().filter(|_| given.format == "paddle");
+        let by_any_name = || alike().filter(|_| ["paddle", "mxnet"].contains(&given.format));
         let wanted = by_name.get(name.as_str()).copied().or_else(by_any_name);
         let wanted = wanted.unwrap_or_else(|| panic!("{what}: {name} is not in the whole file"));
         let (dtype, shape, bytes) = found;

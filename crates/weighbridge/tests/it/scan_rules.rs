@@ -102,6 +102,7 @@ const FOUND: &[(&str, &[&str])] = &[
     // Code, and a function of Python that prints.
     ("torch/good/script.pt", &["torchscript-code"]),
     ("torch/good/arguments.pt", &["dangerous-import"]),
+    ("caffe/good/python.caffemodel", &["runs-python"]),
     // Made to reach out.
     ("hdf5/good/groups_", &["hdf5-external-link"]),
     ("hdf5/good/layouts_", &["hdf5-external-storage", "hdf5-virtual"]),
@@ -121,6 +122,10 @@ const UNTOLD: &[(&str, &[&str])] = &[
     // A module of torch, saved as a whole.
     ("dcp/good/t215_objects/__0_0.distcp", &["unknown-import"]),
     ("dcp/good/t22_objects/__0_0.distcp", &["unknown-import"]),
+    // Blobs and arrays without elements, or with elements in a form that no program writes.
+    ("mxnet/good/none.params", &["left-out"]),
+    ("caffe/good/chunks.caffemodel", &["left-out"]),
+    ("caffe/good/odd_blobs.caffemodel", &["left-out"]),
     // Exceptions.
     ("pickle/good/python/types_p", &["unknown-import"]),
     // Compressed in a way that is not read.

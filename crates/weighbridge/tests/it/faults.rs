@@ -140,7 +140,7 @@ fn smallest_plans() -> BTreeMap<(&'static str, &'static str), (PathBuf, WritePla
             }
         }
     }
-    for format in formats::ALL {
+    for format in formats::ALL.iter().filter(|format| format.writer().is_some()) {
         let id = format.info().id;
         assert!(all.keys().any(|(own, _)| *own == id), "{id} is not written from any golden file");
     }
@@ -231,7 +231,7 @@ fn threads_and_memory_change_no_byte() {
         plans.extend(plans_of(&weighbridge::formats::open(&path).unwrap(), &[""]));
     }
     plans.extend(smallest_plans().into_values().map(|(_, plan)| plan));
-    let mut formats = BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for plan in &plans {
         let mut first: Option<Tree> = None;
         for (threads, memory) in [(1, 1 << 30), (2, MIN_MEMORY), (7, MIN_MEMORY), (7, 256 << 20)] {
@@ -245,9 +245,10 @@ fn threads_and_memory_change_no_byte() {
             let same = *first.get_or_insert_with(|| found.clone()) == found;
             assert!(same, "{} {} with {threads} threads and {memory} bytes", plan.format, plan.kind);
         }
-        formats.insert(plan.format);
+        seen.insert(plan.format);
     }
-    assert_eq!(formats.len(), formats::ALL.len(), "{formats:?}");
+    let written = formats::ALL.iter().filter(|format| format.writer().is_some()).count();
+    assert_eq!(seen.len(), written, "{seen:?}");
     assert!(plans.len() > 100, "{}", plans.len());
 }
 

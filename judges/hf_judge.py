@@ -7,6 +7,7 @@ downloaded.
     python hf_judge.py path/to/weighbridge
 """
 
+import inspect
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
 
 import torch  # noqa: E402
+import torch.distributed.checkpoint as distributed  # noqa: E402
 import transformers  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 from transformers import AutoModel, AutoModelForCausalLM  # noqa: E402
@@ -36,6 +38,12 @@ def convert(command, source, target, *flags, code=(0,)):
         [command, "convert", str(source), str(target), "--json", *flags], capture_output=True, text=True
     )
     holds(ran.returncode in code, source, flags, ran.returncode, ran.stdout, ran.stderr)
+    return json.loads(ran.stdout)
+
+
+def told(command, verb, path, code=(0,)):
+    ran = subprocess.run([command, verb, str(path), "--json"], capture_output=True, text=True)
+    holds(ran.returncode in code, verb, path, ran.returncode, ran.stdout, ran.stderr)
     return json.loads(ran.stdout)
 
 
@@ -98,9 +106,27 @@ def judge(command, work):
         files = {own["name"] for own in report["files"]}
         others = {"config.json", "tokenizer_config.json", "special/merges.txt"}
         holds(files == {"model.safetensors"} | others, name, files)
+        holds(set(told(command, "info", saved)["others"]) == others, name, "info")
         for other in others:
             holds((folder / "copied" / other).read_bytes() == (saved / other).read_bytes(), name, other)
         same(name, model, folder / "copied", loader, **own)
+
+        # A distributed checkpoint becomes a model of one file.
+        if "no_dist" in inspect.signature(distributed.save).parameters:
+            distributed.save(model.state_dict(), checkpoint_id=folder / "distributed", no_dist=True)
+            whole = folder / "whole"
+            whole.mkdir()
+            convert(command, folder / "distributed", whole / "model.safetensors")
+            model.config.save_pretrained(whole)
+            same(name, model, whole, loader, **own)
+
+        # A configuration with code of its own, as transformers writes it.
+        model.config.auto_map = {"AutoModel": "modeling.Model"}
+        model.config.save_pretrained(folder / "remote")
+        del model.config.auto_map
+        found = told(command, "scan", folder / "remote", code=(1,))
+        codes = {finding["code"] for file in found["files"] for finding in file["findings"]}
+        holds("remote-code" in codes, name, found)
 
         # Plain, with metadata of the user's.
         convert(command, saved, folder / "plain", "--copy-others", "--plain", "--set-metadata", "license=mit")

@@ -94,9 +94,7 @@ def estimators():
 
 def shared():
     one = np.arange(6.0)
-    twice = np.empty(2, dtype=object)
-    twice[0] = twice[1] = np.arange(3)
-    return {"twice": twice, "a": one, "b": one, "view": one[2:4], "objects": np.array([np.ones(2), np.zeros(3), "text"], dtype=object),
+    return {"a": one, "b": one, "view": one[2:4], "objects": np.array([np.ones(2), np.zeros(3), "text"], dtype=object),
             "records": np.zeros(2, dtype=[("x", "f4"), ("y", "i4")])}
 
 

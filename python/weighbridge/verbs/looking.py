@@ -62,6 +62,11 @@ class Info(Report):
         """Size of all files together, in bytes."""
         return self._document["file_bytes"]
 
+    @property
+    def others(self) -> List[str]:
+        """Names of the files beside the model in its folder, such as `config.json`."""
+        return self._document.get("others", [])
+
     @cached_property
     def roles(self) -> Dict[str, Tally]:
         """Totals by role, such as `parameter`."""

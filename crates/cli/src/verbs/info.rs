@@ -22,6 +22,9 @@ const BUFFER: &str = "buffer";
 /// Maximum tied tensors in text; JSON has all.
 const SHOWN_TIES: usize = 3;
 
+/// Maximum files beside a model in text; JSON has all.
+const SHOWN_OTHERS: usize = 8;
+
 /// Maximum pairs of a map in text; JSON has all.
 const SHOWN_PAIRS: usize = 20;
 
@@ -31,7 +34,9 @@ const SHOWN_LEVELS: usize = 8;
 pub(crate) fn run(args: &Info, _: &Common, output: &mut Output) -> Result<Outcome, Failure> {
     several::run(&args.paths, output, |path| {
         let checkpoint = crate::salvage::open(path, &args.input)?;
-        Ok(Opened { info: info::info(&checkpoint), checkpoint })
+        let mut info = info::info(&checkpoint);
+        info.add_others(path, &checkpoint)?;
+        Ok(Opened { info, checkpoint })
     })
 }
 
@@ -91,6 +96,10 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
         let files =
             if info.files > 1 { format!(" in {}", human_counted(info.files, "file")) } else { String::new() };
         line("size", format!("{}{files}", human_bytes(info.file_bytes)))?;
+    }
+    if !info.others.is_empty() {
+        let names = info.others.iter().map(|name| escape(name));
+        line("others", first_and_more(names, SHOWN_OTHERS))?;
     }
     line("tensors", human_count(info.total.tensors))?;
     if info.total.tensors > 0 {

@@ -16,7 +16,9 @@ pub(crate) fn info<'py>(py: Python<'py>, given: Option<&Bound<'py, PyDict>>) -> 
     let given = Given::new(py, "info", given);
     let (path, opening) = (given.needed("path")?, given.opening()?);
     answer(&given, None, IsLeft, move |_| {
-        let info = summarize::info(&opened_with(&path, opening)?);
+        let checkpoint = opened_with(&path, opening)?;
+        let mut info = summarize::info(&checkpoint);
+        info.add_others(&path, &checkpoint)?;
         encoded(&worded("info", info).to_json(), 0)
     })
 }

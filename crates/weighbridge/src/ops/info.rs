@@ -1,10 +1,15 @@
 //! Summary of a checkpoint: format, totals, notes. Reads no tensor data.
 
 use crate::checkpoint::{Checkpoint, Damage, Metadata, Note, Origin, Role, TensorEntry, Value};
-use crate::formats::files_of;
+use crate::error::Result;
+use crate::formats::{files_of, registry};
+use crate::source::{FolderRef, LocalFolder, PathKind};
 use crate::tensor::{DType, Shape};
+use crate::text::path_text;
 use serde_json::{Map, Value as Json, json};
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
 
 /// Number of largest tensors that are named.
 const LARGEST: usize = 5;
@@ -75,6 +80,8 @@ pub struct Info {
     pub files: u64,
     /// Total length of the files.
     pub file_bytes: u64,
+    /// Names of the files that accompany the model in its folder. Set by [`Info::add_others`].
+    pub others: Vec<String>,
     /// Elements of trained tensors: parameters and embeddings, without buffers. Tied tensors count once.
     pub parameters: u64,
     /// Tensors with the role of a parameter that are buffers by name or type: running statistics, positions, masks.
@@ -99,6 +106,23 @@ pub struct Info {
     pub notes: Vec<Note>,
     /// Location of the damage and the lost tensors, for a damaged file.
     pub damage: Option<Box<Damage>>,
+}
+
+impl Info {
+    /// Adds the names of the files that accompany the model `checkpoint` in the folder at `path`, such as its configuration and its
+    /// tokenizer. A path that is not a folder has none.
+    ///
+    /// # Errors
+    /// Errors of listing the folder.
+    pub fn add_others(&mut self, path: &Path, checkpoint: &Checkpoint) -> Result<()> {
+        if !matches!(PathKind::of(path), Ok(PathKind::Folder)) {
+            return Ok(());
+        }
+        let folder: FolderRef = Arc::new(LocalFolder::open(path)?);
+        let names = registry().files_beside(&folder, checkpoint)?;
+        self.others = names.iter().map(|name| path_text(name)).collect();
+        Ok(())
+    }
 }
 
 /// Summarizes `checkpoint`. Pure: nothing is read.
@@ -155,6 +179,7 @@ pub fn info(checkpoint: &Checkpoint) -> Info {
         total,
         files: files.len() as u64,
         file_bytes: files.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+        others: Vec::new(),
         parameters,
         buffers,
         tied: tied.into_iter().map(|(place, first)| (name(place), name(first))).collect(),
@@ -237,6 +262,9 @@ impl Info {
         if let Some(origin) = &self.origin {
             json["origin"] = json!({ "format": origin.format, "kind": origin.kind });
         }
+        if !self.others.is_empty() {
+            json["others"] = json!(self.others);
+        }
         if let Some(damage) = &self.damage {
             json["damage"] = damage.to_json(usize::try_from(self.total.tensors).unwrap_or(usize::MAX));
         }
@@ -259,6 +287,20 @@ impl Large {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_names_the_files_beside_its_model() {
+        let path = weighbridge_testkit::testdata("samples/bert");
+        let others = |path: &Path| {
+            let checkpoint = crate::formats::open(path).unwrap();
+            let mut info = info(&checkpoint);
+            info.add_others(path, &checkpoint).unwrap();
+            info.others
+        };
+        assert_eq!(others(&path), ["config.json", "vocab.txt"]);
+        assert_eq!(others(&path.join("pytorch_model.bin")), Vec::<String>::new());
+    }
+
     use crate::checkpoint::{Name, TensorPath, Value};
     use crate::source::{MemorySource, SourceRef};
     use crate::tensor::Encoding;

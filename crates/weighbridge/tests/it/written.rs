@@ -68,6 +68,8 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     ("tensor-skipped", "onnx", "text stays in the model, and is not listed"),
     ("tensor-skipped", "tensorflow", "text is written, and is not listed"),
     ("no-program", "tensorflow", "a graph in text form is copied, and not read"),
+    ("too-many-dimensions", "gguf", "the package gguf reads more dimensions than llama.cpp does"),
+    ("name-too-long", "gguf", "the package gguf reads longer names than llama.cpp does"),
     ("no-config", "biggraph", "an `init_path` has no configuration of its own"),
 ];
 

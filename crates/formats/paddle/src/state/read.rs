@@ -8,6 +8,8 @@ use super::{KIND, NAME_TABLE, NUMPY, PROTOCOL, PYTHON2, RESERVED, STRUCTURE, TAB
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{Attributes, Checkpoint, Name, Note, Origin, PICKLE, Value};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::SourceRef;
 use weighbridge_pickle::{self as pickle, Cost, Cut, Object, ObjectId, Options, Pickle};
@@ -62,10 +64,10 @@ fn joblib_error(source: &SourceRef, bounds: &Options, error: Error) -> Error {
     }
     Error::unsupported(
         "joblib",
-        "joblib dumps are not supported: arrays are stored between the opcodes of the pickle",
+        "the file is a joblib dump: arrays are stored between the opcodes of the pickle",
     )
     .in_file(source.label())
-    .hint("load it with joblib and save its arrays as .npz")
+    .hint(phrase!["use ", Opt::From.with("joblib")])
 }
 
 /// True if Paddle wrote the pickle, by its file name, an import, a key of Paddle, or a tensor in Paddle's form.

@@ -258,7 +258,8 @@ fn scans_find_code_in_the_metadata_and_in_values() {
         for (file, bytes) in files_of(name) {
             let scan = scanned(&file, &bytes);
             assert_eq!(verdict(&scan.findings), Verdict::Sound, "{name} {file}: {:?}", scan.findings);
-            assert!(!scan.imports.is_empty(), "{name} {file}");
+            // A number imports nothing.
+            assert!(file != ".metadata" || !scan.imports.is_empty(), "{name} {file}");
         }
     }
     let evil = changed("t22_linear", b"\x8c\x05torch\x94\x8c\x07float32", b"\x8c\x05posix\x94\x8c\x06system");

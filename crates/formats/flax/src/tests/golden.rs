@@ -89,7 +89,7 @@ fn opening_reads_headers_only() {
 
 /// Roles by name, with the parameter of state.
 fn roles(name: &str) -> BTreeMap<String, String> {
-    let checkpoint = open_path(&testdata(format!("{name}"))).unwrap();
+    let checkpoint = open_path(&testdata(name)).unwrap();
     let role = |role: &Role| match role.state_of() {
         Some(of) => format!("optimizer of {}", of.name),
         None => role.as_str().to_owned(),

@@ -123,6 +123,8 @@ const UNTOLD: &[(&str, &[&str])] = &[
     // Compressed in a way that is not read.
     ("npz/good/bzip2.npz", &["unreadable"]),
     ("tables/fixed.brotli.parquet", &["unreadable"]),
+    // A graph in text form.
+    ("tensorflow/good/saved_text/saved_model.pbtxt", &["left-out"]),
     // Edges that lack a list, or have lists of different lengths.
     ("biggraph/alt/lhs_shorter/", &["unreadable"]),
     ("biggraph/alt/missing_lhs/", &["unreadable"]),

@@ -129,7 +129,8 @@ pub(crate) fn read(source: &SourceRef, limits: &Limits, salvage: bool) -> Result
     let mut content = Content::default();
     match fill(source, limits, salvage, &mut content) {
         Err(error) if salvage && weighbridge_core::checkpoint::Damage::is(&error) => {
-            if let Some(last) = content.arrays.last()
+            let has_names = !content.arrays.is_empty() && content.names.len() == content.arrays.len();
+            if let Some(last) = content.arrays.last().filter(|_| !has_names)
                 && !follows(source, last, content.count)?
             {
                 // A damaged header moves the end of its array, and no reader can tell where.
@@ -151,7 +152,8 @@ fn follows(source: &SourceRef, array: &Array, count: u64) -> Result<bool> {
     }
     let names = cursor.peek::<8>()?.map(u64::from_le_bytes);
     let is_old = array.version == 0 && (1..=MAX_V0_DIMENSIONS).contains(&next);
-    Ok(is_old || names.map_or(u64::from(next) == count, |names| names == count))
+    let names = names.unwrap_or(next.into());
+    Ok(is_old || names == count || names == 0)
 }
 
 fn fill(source: &SourceRef, limits: &Limits, salvage: bool, content: &mut Content) -> Result<()> {
@@ -193,6 +195,11 @@ fn fill(source: &SourceRef, limits: &Limits, salvage: bool, content: &mut Conten
         }
         let array = array(&mut cursor, limits, &budget)
             .map_err(|error| error.on_tensor(format_args!("array {number}")).at(at))?;
+        // In a damaged file, the bytes of other parts look like arrays of version 0, which has no mark.
+        if salvage && array.version == 0 && content.arrays.first().is_some_and(|first| first.version > 0) {
+            let error = Error::unsupported("unknown-version", "the array has no version");
+            return Err(error.on_tensor(format_args!("array {number}")).at(at));
+        }
         content.arrays.push(array);
     }
     content.names_at = cursor.position();

@@ -135,6 +135,8 @@ const UNTOLD: &[(&str, &[&str])] = &[
     ("orbax/good/", &["unknown-content", "archive-not-entered"]),
     // Arrays of dtypes that are not read.
     ("flax/good/unsupported_dtypes.msgpack", &["left-out"]),
+    // A graph in text form.
+    ("tensorflow/good/saved_text/saved_model.pbtxt", &["left-out"]),
     // Edges that lack a list, or have lists of different lengths.
     ("biggraph/alt/lhs_shorter/", &["unreadable"]),
     ("biggraph/alt/missing_lhs/", &["unreadable"]),

@@ -152,8 +152,9 @@ fn follows(source: &SourceRef, array: &Array, count: u64) -> Result<bool> {
     }
     let names = cursor.peek::<8>()?.map(u64::from_le_bytes);
     let is_old = array.version == 0 && (1..=MAX_V0_DIMENSIONS).contains(&next);
+    let is_last = source.len().saturating_sub(array.end) <= 8;
     let names = names.unwrap_or(next.into());
-    Ok(is_old || names == count || names == 0)
+    Ok(is_old || names == count || names == 0 && is_last)
 }
 
 fn fill(source: &SourceRef, limits: &Limits, salvage: bool, content: &mut Content) -> Result<()> {

@@ -91,7 +91,7 @@ fn is_network(source: &SourceRef) -> bool {
         }
         (100, LEN) => {
             layers += 1;
-            begins(content, |number, wire| matches!((number, wire), (1 | 2 | 3 | 4, LEN)), 2)
+            begins(content, |number, wire| matches!((number, wire), (1..=4, LEN)), 2)
         }
         (2, LEN) => {
             layers += 1;

@@ -112,7 +112,7 @@ def judge(command, work):
         same(name, model, folder / "copied", loader, **own)
 
         # A distributed checkpoint becomes a model of one file.
-        if "no_dist" in inspect.signature(distributed.save).parameters:
+        if "checkpoint_id" in inspect.signature(distributed.save).parameters:
             distributed.save(model.state_dict(), checkpoint_id=folder / "distributed", no_dist=True)
             whole = folder / "whole"
             whole.mkdir()

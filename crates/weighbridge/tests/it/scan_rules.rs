@@ -120,7 +120,6 @@ const UNTOLD: &[(&str, &[&str])] = &[
     ("torch/good/parameter.pt", &["unknown-import"]),
     ("torch/good/parameter_legacy.pt", &["unknown-import"]),
     // A module of torch, saved as a whole.
-    ("dcp/good/t215_objects/__0_0.distcp", &["unknown-import"]),
     ("dcp/good/t22_objects/__0_0.distcp", &["unknown-import"]),
     // Blobs and arrays without elements, or with elements in a form that no program writes.
     ("mxnet/good/none.params", &["left-out"]),

@@ -33,6 +33,7 @@ TARGETS: Dict[str, Dict[str, Any]] = {
     "tsv": {"path": "x.tsv"},
     "word2vec": {"path": "x.vec", "format": "word2vec"},
     "gguf": {"path": "x.gguf"},
+    "mxnet": {"path": "x.params"},
     "biggraph": {"path": "x", "format": "biggraph"},
     "dcp": {"path": "x", "format": "dcp"},
 }

@@ -47,8 +47,7 @@ use weighbridge_core::tensor::Order;
 use weighbridge_format::shards::scan as scan_index;
 use weighbridge_format::shards::{ShardIndex, alone};
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
-    Salvage, WriteFormat,
+    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -147,10 +146,6 @@ impl ReadFormat for Flax {
 impl WriteFormat for Flax {
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
         write::plan(checkpoint, options)
-    }
-
-    fn labels_in(&self) -> RowNameSupport {
-        RowNameSupport::Tensors
     }
 
     fn loaded_as(&self) -> Option<(&'static str, &'static str)> {

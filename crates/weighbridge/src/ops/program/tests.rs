@@ -182,7 +182,7 @@ fn the_summary_counts() {
     assert_eq!((sums.parameter_elements, sums.parameter_bytes), (216 + 16, 4 * 232));
     assert_eq!(
         sums.to_string(),
-        "form         program-desc, 0 bytes
+        "form         program-desc, 0 bytes without tensors
 written by   2.6.2
 inputs       image: f32 [-1, 3, 32, 32]
 outputs      y: f32 [-1, 8, 32, 32]

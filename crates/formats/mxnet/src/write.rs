@@ -120,6 +120,11 @@ fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
             let detail = format!("attributes dropped: a parameter file of MXNet has no place for {keys}");
             losses.push(Loss::new("attribute-dropped", tensor.name(), detail));
         }
+        if !matches!(tensor.role, Role::Parameter | Role::Buffer) {
+            let detail =
+                format!("a parameter file of MXNet does not store the role {}", tensor.role.as_str());
+            losses.push(Loss::new("role", tensor.name(), detail));
+        }
         if tensor.row_names.is_some() {
             let detail = "row names dropped: a parameter file of MXNet has no place for them";
             losses.push(Loss::new("names-left-out", tensor.name(), detail));

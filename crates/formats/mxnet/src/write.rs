@@ -52,7 +52,7 @@ pub(crate) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         file.literal(&*symbol.bytes);
         return Ok(WritePlan { format: "mxnet", kind, files: vec![file.finish()], losses: Vec::new() });
     }
-    let mut losses = losses(checkpoint);
+    let mut losses = losses(checkpoint, kind);
     if kind != MODEL {
         let file = parameters(checkpoint, kind, "", &mut losses)?;
         return Ok(WritePlan { format: "mxnet", kind, files: vec![file], losses });
@@ -106,7 +106,7 @@ fn check_names(checkpoint: &Checkpoint, symbol: &Topology) -> Result<()> {
 }
 
 /// Returns the losses of metadata, attributes and other parts of the source.
-fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
+fn losses(checkpoint: &Checkpoint, kind: &str) -> Vec<Loss> {
     let mut losses = checkpoint.left_behind();
     let keys = checkpoint.metadata.iter().filter(|(key, _)| *key != ARRAY_VERSION);
     let detail = "metadata dropped: a parameter file of MXNet has no place for it";
@@ -120,7 +120,12 @@ fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
             let detail = format!("attributes dropped: a parameter file of MXNet has no place for {keys}");
             losses.push(Loss::new("attribute-dropped", tensor.name(), detail));
         }
-        if !matches!(tensor.role, Role::Parameter | Role::Buffer) {
+        if TensorPath::from_dotted(&tensor.path.to_text()) != tensor.path {
+            let detail = "a parameter file of MXNet has one text as a name: its parts are told by dots";
+            losses.push(Loss::new("name-changed", tensor.name(), detail));
+        }
+        // Only names of modules tell buffers.
+        if tensor.role != Role::Parameter && (tensor.role != Role::Buffer || kind != MODULE) {
             let detail =
                 format!("a parameter file of MXNet does not store the role {}", tensor.role.as_str());
             losses.push(Loss::new("role", tensor.name(), detail));

@@ -151,7 +151,8 @@ impl Plain<'_> {
                     }
                     _ => None,
                 },
-                // Bytes in the encoding of protocol 2.
+                // Bytes in the encoding of protocol 2, which has another one for no bytes.
+                Some((("__builtin__", "bytes"), &[])) => Some(Value::Bytes(Vec::new())),
                 Some((("_codecs", "encode"), _)) => {
                     let bytes = bytes_of(graph, id, None).ok().flatten().and_then(|bytes| bytes.short);
                     bytes.map(|bytes| Value::Bytes(bytes.into_vec()))

@@ -122,6 +122,20 @@ impl Checkpoint {
         names: &[String],
         held: impl Fn(&str, &Value) -> bool,
     ) -> Option<String> {
+        self.index_of(names, held, false)
+    }
+
+    /// Returns the bridge index also where names suffice: for a format whose reader guesses roles without an index.
+    pub fn full_bridge_index(&self, names: &[String]) -> Option<String> {
+        self.index_of(names, |_, _| false, true)
+    }
+
+    fn index_of(
+        &self,
+        names: &[String],
+        held: impl Fn(&str, &Value) -> bool,
+        is_needed: bool,
+    ) -> Option<String> {
         let rows: Vec<RowOf<'_>> =
             self.tensors.iter().zip(names).map(|(tensor, name)| RowOf { tensor, name }).collect();
         let typed: Vec<_> = self
@@ -130,7 +144,7 @@ impl Checkpoint {
             .filter(|(key, value)| !held(key, value))
             .map(|(key, value)| (key, Tagged(value)))
             .collect();
-        if self.origin.is_none() && rows.iter().all(RowOf::is_plain) && typed.is_empty() {
+        if !is_needed && self.origin.is_none() && rows.iter().all(RowOf::is_plain) && typed.is_empty() {
             return None;
         }
         let index = IndexOf {

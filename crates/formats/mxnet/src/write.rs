@@ -121,11 +121,14 @@ fn losses(checkpoint: &Checkpoint, kind: &str) -> Vec<Loss> {
             losses.push(Loss::new("attribute-dropped", tensor.name(), detail));
         }
         if TensorPath::from_dotted(&tensor.path.to_text()) != tensor.path {
-            let detail = "a parameter file of MXNet has one text as a name: its parts are told by dots";
+            let detail = "a parameter file of MXNet has one text as a name: dots separate its parts";
             losses.push(Loss::new("name-changed", tensor.name(), detail));
         }
         // Only names of modules tell buffers.
-        if tensor.role != Role::Parameter && (tensor.role != Role::Buffer || kind != MODULE) {
+        if tensor.role.is_state() {
+            let detail = "a parameter file of MXNet does not store roles: state is read as a parameter";
+            losses.push(Loss::new("read-as-parameter", tensor.name(), detail));
+        } else if tensor.role != Role::Parameter && (tensor.role != Role::Buffer || kind != MODULE) {
             let detail =
                 format!("a parameter file of MXNet does not store the role {}", tensor.role.as_str());
             losses.push(Loss::new("role", tensor.name(), detail));

@@ -510,8 +510,18 @@ fn bridge(
         Some(origin) => had(origin) || (checkpoint.kind == CHECKPOINT && !checkpoint.metadata.is_empty()),
         None => checkpoint.format != INFO.id,
     };
-    let entry =
-        is_needed.then(|| checkpoint.bridge_index_beside(&bridge_names(keys), |_, _| false)).flatten();
+    let entry = is_needed.then(|| {
+        let names = bridge_names(keys);
+        // Without an index, the reader guesses roles and slots by names and dtypes.
+        let mut guessed = checkpoint.tensors.clone();
+        crate::objects::guess(&mut guessed);
+        let same = |(a, b): (&TensorEntry, &TensorEntry)| a.role == b.role && a.path == b.path;
+        match origin.is_some() || guessed.iter().zip(&checkpoint.tensors).all(same) {
+            true => checkpoint.bridge_index_beside(&names, |_, _| false),
+            false => checkpoint.full_bridge_index(&names),
+        }
+    });
+    let entry = entry.flatten();
     options.own_entry(entry, &checkpoint.label, losses)
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 use weighbridge::LossCode;
-use weighbridge::checkpoint::{Checkpoint, Loss, Role, RowNameList, TensorEntry, TensorPath, escape_text};
+use weighbridge::checkpoint::{
+    Checkpoint, Loss, Role, RowNameList, TensorEntry, TensorPath, Value, escape_text,
+};
 use weighbridge::tensor::{Cast, DType, Order};
 
 /// Formats of rows only, without names and roles of tensors.
@@ -187,6 +189,30 @@ fn find_match(wanted: usize, fits: &[Vec<bool>], taken: &mut [Option<usize>], tr
     false
 }
 
+/// Returns true if `read` is what Python's value of `written` is read as: an integer of 64 bits, a float of 64 bits.
+fn python_equal(read: &Value, written: &Value) -> bool {
+    match (read, written) {
+        (Value::I64(read), Value::U32(written)) => *read == i64::from(*written),
+        (Value::I64(read), Value::U64(written)) => u64::try_from(*read) == Ok(*written),
+        (Value::F64(read), Value::F32(written)) => {
+            let (read, written) = (f64::from_bits(*read), f64::from(f32::from_bits(*written)));
+            read == written || read.is_nan() && written.is_nan()
+        }
+        (Value::List(read), Value::List(written)) => {
+            read.len() == written.len()
+                && read.iter().zip(written).all(|(read, written)| python_equal(read, written))
+        }
+        (Value::Map(read), Value::Map(written)) => {
+            read.len() == written.len()
+                && read
+                    .iter()
+                    .zip(written)
+                    .all(|((a, read), (b, written))| a == b && python_equal(read, written))
+        }
+        _ => read == written,
+    }
+}
+
 /// Compares the checkpoint read back with the one written.
 ///
 /// # Errors
@@ -234,7 +260,12 @@ pub(super) fn compare(
         .collect();
     for (key, value) in written.metadata.iter() {
         let found = read.metadata.get(key);
-        if found != Some(value) && !dropped.contains(escape_text(key).as_str()) {
+        let is_kept = match found {
+            // Python's numbers have no width.
+            Some(found) if format == "dcp" => python_equal(found, value),
+            found => found == Some(value),
+        };
+        if !is_kept && !dropped.contains(escape_text(key).as_str()) {
             return Err(format!(
                 "metadata {key:?} = {value:?} is read as {found:?}; losses: {:?}",
                 reported()

@@ -52,7 +52,7 @@ pub(crate) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         file.literal(&*symbol.bytes);
         return Ok(WritePlan { format: "mxnet", kind, files: vec![file.finish()], losses: Vec::new() });
     }
-    let mut losses = losses(checkpoint, kind);
+    let mut losses = losses(checkpoint);
     if kind != MODEL {
         let file = parameters(checkpoint, kind, "", &mut losses)?;
         return Ok(WritePlan { format: "mxnet", kind, files: vec![file], losses });
@@ -106,7 +106,7 @@ fn check_names(checkpoint: &Checkpoint, symbol: &Topology) -> Result<()> {
 }
 
 /// Returns the losses of metadata, attributes and other parts of the source.
-fn losses(checkpoint: &Checkpoint, kind: &str) -> Vec<Loss> {
+fn losses(checkpoint: &Checkpoint) -> Vec<Loss> {
     let mut losses = checkpoint.left_behind();
     let keys = checkpoint.metadata.iter().filter(|(key, _)| *key != ARRAY_VERSION);
     let detail = "metadata dropped: a parameter file of MXNet has no place for it";
@@ -123,15 +123,6 @@ fn losses(checkpoint: &Checkpoint, kind: &str) -> Vec<Loss> {
         if TensorPath::from_dotted(&tensor.path.to_text()) != tensor.path {
             let detail = "a parameter file of MXNet has one text as a name: dots separate its parts";
             losses.push(Loss::new("name-changed", tensor.name(), detail));
-        }
-        // Only names of modules tell buffers.
-        if tensor.role.is_state() {
-            let detail = "a parameter file of MXNet does not store roles: state is read as a parameter";
-            losses.push(Loss::new("read-as-parameter", tensor.name(), detail));
-        } else if tensor.role != Role::Parameter && (tensor.role != Role::Buffer || kind != MODULE) {
-            let detail =
-                format!("a parameter file of MXNet does not store the role {}", tensor.role.as_str());
-            losses.push(Loss::new("role", tensor.name(), detail));
         }
         if tensor.row_names.is_some() {
             let detail = "row names dropped: a parameter file of MXNet has no place for them";
@@ -261,7 +252,10 @@ fn arrays<'a>(
                 name.truncate(name.len().saturating_sub(".data".len()));
                 found
             }
-            None => (Storage::Dense, Vec::new(), entry.shape.dims().to_vec()),
+            None => {
+                losses.extend(role_loss(entry, kind));
+                (Storage::Dense, Vec::new(), entry.shape.dims().to_vec())
+            }
         };
         if kind == MODULE {
             let prefix = if entry.role == Role::Buffer { AUX } else { ARG };
@@ -300,6 +294,17 @@ fn whole<'a>(
     let indices = parts.last()?;
     let is_integer = parts.iter().all(|part| matches!(part.dtype(), DType::I32 | DType::I64));
     (fits && is_integer && indices.shape.dims() == [*count]).then_some((storage, parts, sizes))
+}
+
+/// Returns the loss of the role of a dense array. Only names of modules tell buffers.
+fn role_loss(entry: &TensorEntry, kind: &str) -> Option<Loss> {
+    if entry.role.is_state() {
+        let detail = "a parameter file of MXNet does not store roles: state is read as a parameter";
+        return Some(Loss::new("read-as-parameter", entry.name(), detail));
+    }
+    let is_kept = entry.role == Role::Parameter || entry.role == Role::Buffer && kind == MODULE;
+    let detail = || format!("a parameter file of MXNet does not store the role {}", entry.role.as_str());
+    (!is_kept).then(|| Loss::new("role", entry.name(), detail()))
 }
 
 /// Returns the bytes of the name of a tensor, without `\xNN` for bytes that are not UTF-8.

@@ -17,7 +17,6 @@ mod schema;
 mod tests;
 mod text;
 mod walk;
-mod wire;
 
 use std::path::Path;
 use weighbridge_core::check::Outline;
@@ -30,6 +29,7 @@ use weighbridge_format::{DeepCheck, Detect, Format, FormatInfo, Input, OpenOptio
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
+use weighbridge_protobuf as wire;
 
 /// The Caffe format.
 #[derive(Debug)]

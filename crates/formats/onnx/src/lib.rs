@@ -22,7 +22,6 @@ mod tensor_plan;
 #[cfg(test)]
 mod tests;
 mod typed;
-mod wire;
 mod write;
 
 use std::path::Path;
@@ -40,6 +39,7 @@ use weighbridge_format::{
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
+use weighbridge_protobuf as wire;
 
 /// The ONNX format.
 #[derive(Debug)]

@@ -35,7 +35,7 @@ impl Header {
                     for field in Fields::of(version) {
                         let field = field?;
                         if field.number == 2 {
-                            consumer = field.uint();
+                            consumer = field.uint().unwrap_or_default();
                         }
                     }
                 }
@@ -165,13 +165,13 @@ pub(crate) fn dims(message: &[u8]) -> Result<Vec<i64>> {
             for field in Fields::of(dim) {
                 let field = field?;
                 if field.number == 1 {
-                    size = field.int();
+                    size = field.int().unwrap_or_default();
                 }
             }
             dims.push(size);
         }
         // A shape of unknown rank.
-        if field.number == 3 && field.uint() != 0 {
+        if field.number == 3 && field.uint().unwrap_or_default() != 0 {
             dims.push(ALL);
         }
     }
@@ -188,8 +188,8 @@ fn ranges(message: &[u8]) -> Result<Vec<Range>> {
         for field in Fields::of(extent) {
             let field = field?;
             match field.number {
-                1 => begin = field.int(),
-                2 => len = field.int(),
+                1 => begin = field.int().unwrap_or_default(),
+                2 => len = field.int().unwrap_or_default(),
                 _ => {}
             }
         }

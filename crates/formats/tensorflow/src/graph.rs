@@ -478,7 +478,7 @@ fn function_name(bytes: &[u8]) -> Result<String> {
     for field in Fields::of(bytes) {
         let field = field?;
         if field.number == 1 {
-            return Ok(field.text());
+            return Ok(field.text().unwrap_or_default());
         }
     }
     Ok(String::new())

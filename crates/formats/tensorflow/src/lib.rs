@@ -29,7 +29,6 @@ mod table;
 mod tests;
 mod text;
 mod values;
-mod wire;
 mod write;
 
 use std::path::Path;
@@ -46,6 +45,7 @@ use weighbridge_format::{
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
+use weighbridge_protobuf as wire;
 
 /// The TensorFlow format.
 #[derive(Debug)]

@@ -129,8 +129,11 @@ impl Node {
                     for field in Fields::of(bytes) {
                         let field = field?;
                         match field.number {
-                            1 => child = usize::try_from(field.uint()).unwrap_or(usize::MAX),
-                            2 => name = field.text(),
+                            1 => {
+                                child =
+                                    usize::try_from(field.uint().unwrap_or_default()).unwrap_or(usize::MAX)
+                            }
+                            2 => name = field.text().unwrap_or_default(),
                             _ => {}
                         }
                     }
@@ -141,8 +144,8 @@ impl Node {
                     for field in Fields::of(bytes) {
                         let field = field?;
                         match field.number {
-                            2 => name = field.text(),
-                            3 => key = field.bytes().to_vec(),
+                            2 => name = field.text().unwrap_or_default(),
+                            3 => key = field.bytes().unwrap_or_default().to_vec(),
                             _ => {}
                         }
                     }
@@ -294,7 +297,7 @@ fn with_key<'a>(value: &[u8], key: &dyn Fn(&[u8]) -> Option<&'a [u8]>) -> Result
     for field in Fields::of(value) {
         let field = field?;
         match field.number {
-            3 => match key(field.bytes()) {
+            3 => match key(field.bytes().unwrap_or_default()) {
                 Some(key) => put_bytes(&mut out, 3, key),
                 None => return Ok(None),
             },

@@ -170,7 +170,7 @@ fn keras(source: &SourceRef, options: &OpenOptions, scan: &mut Scan) -> Result<(
                 let field = field?;
                 // Field 5 is the configuration of an object.
                 if field.number == 5 {
-                    weighbridge_scan::keras(&field.text(), &limits, scan);
+                    weighbridge_scan::keras(&field.text().unwrap_or_default(), &limits, scan);
                 }
             }
         }

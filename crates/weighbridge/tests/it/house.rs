@@ -150,7 +150,7 @@ fn every_loss_code_is_an_omission_or_a_change() {
 const LAYERS: [&[&str]; 10] = [
     &["core"],
     &["io", "testkit"],
-    &["containers/pickle", "containers/zip", "containers/hdf5", "containers/msgpack"],
+    &["containers/pickle", "containers/zip", "containers/hdf5", "containers/msgpack", "containers/protobuf"],
     &["containers/torch"],
     &["scan"],
     &["format"],

@@ -41,7 +41,7 @@ def convert(command, source, target, *flags, code=(0,)):
     return json.loads(ran.stdout)
 
 
-def told(command, verb, path, code=(0,)):
+def reported(command, verb, path, code=(0,)):
     ran = subprocess.run([command, verb, str(path), "--json"], capture_output=True, text=True)
     holds(ran.returncode in code, verb, path, ran.returncode, ran.stdout, ran.stderr)
     return json.loads(ran.stdout)
@@ -106,7 +106,7 @@ def judge(command, work):
         files = {own["name"] for own in report["files"]}
         others = {"config.json", "tokenizer_config.json", "special/merges.txt"}
         holds(files == {"model.safetensors"} | others, name, files)
-        holds(set(told(command, "info", saved)["others"]) == others, name, "info")
+        holds(set(reported(command, "info", saved)["others"]) == others, name, "info")
         for other in others:
             holds((folder / "copied" / other).read_bytes() == (saved / other).read_bytes(), name, other)
         same(name, model, folder / "copied", loader, **own)
@@ -124,7 +124,7 @@ def judge(command, work):
         model.config.auto_map = {"AutoModel": "modeling.Model"}
         model.config.save_pretrained(folder / "remote")
         del model.config.auto_map
-        found = told(command, "scan", folder / "remote", code=(1,))
+        found = reported(command, "scan", folder / "remote", code=(1,))
         codes = {finding["code"] for file in found["files"] for finding in file["findings"]}
         holds("remote-code" in codes, name, found)
 

@@ -94,8 +94,8 @@ impl Registry {
             }
             _ => {}
         }
-        let known: Vec<_> =
-            self.iter().flat_map(|f| f.info().extensions).map(|(e, _)| format!(".{e}")).collect();
+        let written = self.iter().filter(|format| format.writer().is_some());
+        let known: Vec<_> = written.flat_map(|f| f.info().extensions).map(|(e, _)| format!(".{e}")).collect();
         let message = match extension.as_str() {
             "" => "the path has no extension".to_owned(),
             other => format!("no format has the extension `.{}`", quoted(other)),

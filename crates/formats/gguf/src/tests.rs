@@ -456,7 +456,7 @@ fn every_prefix_is_an_error_or_has_all_tensors() {
     }
 }
 
-/// Of a file with one damaged description, the tensors whose places the others prove come back, with their bytes.
+/// Salvage of a file with one damaged description gives the tensors whose places the others prove, with their bytes.
 #[test]
 fn tensors_beside_a_damaged_description_are_salvaged() {
     let bytes = bytes_of("good/plain.gguf");

@@ -171,7 +171,8 @@ fn fill(
     Ok(())
 }
 
-fn is_buffer(name: &[u8]) -> bool {
+/// Returns true for a name that Gluon gives to running means and variances.
+pub(crate) fn is_buffer(name: &[u8]) -> bool {
     BUFFERS.iter().any(|ending| name.ends_with(ending.as_bytes()))
 }
 

@@ -4,7 +4,7 @@
 use crate::MxNet;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Rename, Role, Value};
@@ -152,6 +152,24 @@ fn a_model_is_written_with_its_symbol() {
     let error = MxNet.plan(&checkpoint, &options).unwrap_err();
     assert_eq!(error.code().as_str(), "belongs-to-a-program");
     assert_eq!(MxNet.plan(&opened("list.params"), &options).unwrap_err().code().as_str(), "no-program");
+}
+
+#[test]
+fn roles_come_back_or_are_losses() {
+    let mut checkpoint = opened("exported-0000.params");
+    checkpoint.rename(&[Rename::parse("batchnorm0_running_mean=average").unwrap()]).unwrap();
+    checkpoint.tensors[0].role = Role::Embedding;
+    let first = checkpoint.tensors[0].name();
+    for (kind, expected) in [("module", vec![&*first]), ("gluon", vec!["average", &*first])] {
+        let plan = MxNet.plan(&checkpoint, &PlanOptions::of_kind(kind)).unwrap();
+        let lost = plan.losses.iter().filter(|loss| loss.code == "role");
+        let lost: BTreeSet<&str> = lost.map(|loss| loss.subject.as_str()).collect();
+        assert_eq!(lost, BTreeSet::from_iter(expected), "{kind}");
+        let again = open(&materialise(&plan)[0]).unwrap();
+        for tensor in checkpoint.tensors.iter().filter(|tensor| !lost.contains(&*tensor.name())) {
+            assert_eq!(again.tensor(&tensor.name()).unwrap().role, tensor.role, "{kind} {}", tensor.name());
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Writer: checkpoint to plan.
 
 use crate::array::{CPU, HEAD, Storage, V1, dtype_number};
-use crate::read::{ARG, AUX, DEVICE, SPARSE_SHAPE, below};
+use crate::read::{ARG, AUX, DEVICE, SPARSE_SHAPE, below, is_buffer};
 use crate::{ARRAY_VERSION, GLUON, LIST, MODEL, MODULE, PARAMETERS, SYMBOL, VERSION, symbol};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{
@@ -253,7 +253,7 @@ fn arrays<'a>(
                 found
             }
             None => {
-                losses.extend(role_loss(entry, kind));
+                losses.extend(role_loss(entry, &name, kind));
                 (Storage::Dense, Vec::new(), entry.shape.dims().to_vec())
             }
         };
@@ -296,13 +296,18 @@ fn whole<'a>(
     (fits && is_integer && indices.shape.dims() == [*count]).then_some((storage, parts, sizes))
 }
 
-/// Returns the loss of the role of a dense array. Only names of modules tell buffers.
-fn role_loss(entry: &TensorEntry, kind: &str) -> Option<Loss> {
+/// Returns the loss of the role of a dense array of this name, if another one would be read: prefixes in modules and the names of
+/// Gluon tell buffers.
+fn role_loss(entry: &TensorEntry, name: &[u8], kind: &str) -> Option<Loss> {
     if entry.role.is_state() {
         let detail = "a parameter file of MXNet does not store roles: state is read as a parameter";
         return Some(Loss::new("read-as-parameter", entry.name(), detail));
     }
-    let is_kept = entry.role == Role::Parameter || entry.role == Role::Buffer && kind == MODULE;
+    let is_kept = match kind {
+        MODULE => matches!(entry.role, Role::Parameter | Role::Buffer),
+        GLUON if is_buffer(name) => entry.role == Role::Buffer,
+        _ => entry.role == Role::Parameter,
+    };
     let detail = || format!("a parameter file of MXNet does not store the role {}", entry.role.as_str());
     (!is_kept).then(|| Loss::new("role", entry.name(), detail()))
 }

@@ -429,7 +429,7 @@ fn roles_and_metadata_of_other_formats_return() {
         content(&after).keys()
     );
     assert!(after.notes.is_empty(), "{:?}", after.notes);
-    // Written once more, it is the same.
+    // A second rewrite changes nothing.
     let again = reopened(&written(&without_last(&after)));
     assert_eq!(again.metadata.get("epoch"), Some(&Value::I64(3)));
     assert!(again.metadata.get(Metadata::INDEX_KEY).is_none());

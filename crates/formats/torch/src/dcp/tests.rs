@@ -106,7 +106,7 @@ fn written_checkpoints_are_read_with_the_same_content() {
         };
         assert_eq!(tensors(&again), tensors(&checkpoint), "{name}");
         assert_eq!(again.metadata, checkpoint.metadata, "{name}");
-        // Written once more, nothing changes.
+        // A second rewrite changes nothing.
         assert_eq!(written(&again), files, "{name}");
     }
 }

@@ -172,6 +172,17 @@ def objects(data):
     return data[stream.tell():] if dtype.hasobject else None
 
 
+def archives(data):
+    """Where each archive of a file of torch.distributed.checkpoint begins, and its bytes: they stand one behind another."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"PK\5\6", start)
+        if end < 0:
+            return
+        yield start, data[start:end + 22]
+        start = end + 22
+
+
 def members(data):
     """Name and bytes of each member that Python reads; none where it refuses the archive."""
     try:
@@ -296,6 +307,13 @@ def main(command, testdata):
             shifted = [dict(found, offset=found["offset"] - start) for found in ours.get(None, [])]
             ours[None] = shifted
             look(path, array, None, 1)
+        elif data[:2] == b"PK" and file["format"] == "dcp":
+            for start, archive in archives(data):
+                for name, bytes_ in members(archive):
+                    counts["members"] += 1
+                    if name.endswith(".pkl"):
+                        member = f"(archive at byte {start})!{name}"
+                        look(f"{path}!{member}", bytes_, member, 1)
         elif data[:2] == b"PK":
             inner = list(members(data))
             counts["members"] += len(inner)
@@ -307,7 +325,7 @@ def main(command, testdata):
                     start = len(bytes_) - len(array)
                     ours[name] = [dict(found, offset=found["offset"] - start) for found in ours.get(name, [])]
                     look(f"{path}!{name}", array, name, 1)
-        elif file["format"] in ("paddle", "pickle", "torch") and is_pickle(data):
+        elif file["format"] in ("dcp", "joblib", "paddle", "pickle", "torch") and is_pickle(data):
             legacy = data[2:14] == pickle.dumps(MAGIC, 2)[2:14]
             look(path, data, None, of_legacy(data) if legacy else 10)
         elif is_pickle(data) and data[:1] == b"\x80" and file["verdict"] == "clean":

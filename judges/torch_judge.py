@@ -641,20 +641,16 @@ def leaves_versions_to_torch(folder):
     check("versions in both formats", run("diff", one, folder / "w.pt").returncode == 1)
 
 
-def tells_distributed_checkpoints(folder):
-    """A folder of torch.distributed.checkpoint is told to be that, with the command that converts it."""
+def opens_distributed_checkpoints(folder):
+    """A folder of torch.distributed.checkpoint opens; another judge compares its values."""
     import torch.distributed.checkpoint as dcp
 
     path = folder / "dcp"
     dcp.save_state_dict({"w": torch.arange(6.0), "b": torch.ones(3)}, dcp.FileSystemWriter(path), no_dist=True)
     check("it is what is meant", {p.name for p in path.iterdir()} == {".metadata", "__0_0.distcp"})
-    for verb, code in (("info", 2), ("verify", 3), ("ls", 2)):
+    for verb, says in (("info", "PyTorch distributed checkpoint"), ("verify", "sound"), ("ls", "w")):
         done = run(verb, path)
-        said = done.stdout + done.stderr
-        check(f"{verb} of a distributed checkpoint", done.returncode == code, said)
-        check(f"{verb} says what it is", "PyTorch distributed checkpoint" in said and "no index" not in said, said)
-        command = f"python -m torch.distributed.checkpoint.format_utils dcp_to_torch {path} OUT.pt"
-        check(f"{verb} says how to convert it", command in " ".join(said.split()), said)
+        check(f"{verb} of a distributed checkpoint", done.returncode == 0 and says in done.stdout, done.stdout + done.stderr)
 
 
 with tempfile.TemporaryDirectory() as name:
@@ -673,6 +669,6 @@ with tempfile.TemporaryDirectory() as name:
     reads_pickles(Path(name))
     names_what_it_skips(Path(name))
     leaves_versions_to_torch(Path(name))
-    tells_distributed_checkpoints(Path(name))
+    opens_distributed_checkpoints(Path(name))
 print(f"torch {torch.__version__}: {passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)

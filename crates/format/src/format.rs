@@ -384,6 +384,8 @@ pub struct FormatInfo {
     pub id: &'static str,
     /// Title in one line.
     pub title: &'static str,
+    /// Row in the tables of formats of the README and the book.
+    pub coverage: Coverage,
     /// File extensions, without dot, with the kind of each.
     pub extensions: &'static [(&'static str, &'static str)],
     /// Supported dtypes.
@@ -392,6 +394,19 @@ pub struct FormatInfo {
     pub order: Option<Order>,
     /// Settings for writing, besides the kind.
     pub settings: &'static [Setting],
+}
+
+/// Files of a format that are read and written, in words for users.
+#[derive(Debug)]
+pub struct Coverage {
+    /// Name as users of the format write it: `PyTorch`.
+    pub name: &'static str,
+    /// Files and values that are read.
+    pub read: &'static str,
+    /// Files that are written: `yes`, or a part of the format; empty if none are.
+    pub written: &'static str,
+    /// Files and values of the format that are not read; may be empty.
+    pub not_read: &'static str,
 }
 
 /// Setting for writing a format: `--set NAME=VALUE`.

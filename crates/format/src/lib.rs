@@ -46,8 +46,8 @@ pub mod unknown;
 #[cfg(feature = "scan")]
 pub use format::ScanCode;
 pub use format::{
-    Companion, DeepCheck, Detect, Format, FormatInfo, FormatOptionSet, FormatOptions, HEAD, Input, Names,
-    OpenOptions, PlanOptions, ReadFormat, Salvage, Setting, WrapFiles, WriteFormat,
+    Companion, Coverage, DeepCheck, Detect, Format, FormatInfo, FormatOptionSet, FormatOptions, HEAD, Input,
+    Names, OpenOptions, PlanOptions, ReadFormat, Salvage, Setting, WrapFiles, WriteFormat,
 };
 pub use registry::Registry;
 pub use row_names::RowNameSupport;

@@ -11,7 +11,8 @@ use weighbridge::check::{Gaps, Outline};
 use weighbridge::checkpoint::{Checkpoint, TensorEntry, TensorPath};
 use weighbridge::engine::RunOptions;
 use weighbridge::formats::{
-    DeepCheck, Detect, Format, FormatInfo, OpenOptions, PlanOptions, ReadFormat, WriteFormat, registry,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, OpenOptions, PlanOptions, ReadFormat, WriteFormat,
+    registry,
 };
 use weighbridge::ops::save;
 use weighbridge::plan::{FileBuilder, WritePlan};
@@ -25,6 +26,7 @@ const HEADER: u64 = 8;
 static INFO: FormatInfo = FormatInfo {
     id: "rawf",
     title: "floats behind a mark and a count",
+    coverage: Coverage { name: "rawf", read: "one tensor", written: "yes", not_read: "" },
     extensions: &[("rawf", "array")],
     dtypes: &[DType::F32],
     order: Some(Order::Row),

@@ -93,7 +93,7 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::{PlannedFile, WritePlan};
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
-    Companion, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat,
+    Companion, Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat,
     RowNameSupport, Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
@@ -107,6 +107,12 @@ pub struct BigGraph;
 static INFO: FormatInfo = FormatInfo {
     id: "biggraph",
     title: "PyTorch-BigGraph entities, edges and checkpoints",
+    coverage: Coverage {
+        name: "PyTorch-BigGraph",
+        read: "checkpoints, edges, entities, configurations",
+        written: "yes",
+        not_read: "configurations that compute",
+    },
     extensions: &[],
     dtypes: &[
         DType::U8,

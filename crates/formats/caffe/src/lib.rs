@@ -25,7 +25,9 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::{DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, ReadFormat, Salvage};
+use weighbridge_format::{
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, ReadFormat, Salvage,
+};
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
@@ -45,6 +47,12 @@ const NETWORK: &str = "network";
 static INFO: FormatInfo = FormatInfo {
     id: "caffe",
     title: "Caffe models, networks and training states",
+    coverage: Coverage {
+        name: "Caffe",
+        read: "layers of all versions, solver states, networks in text",
+        written: "",
+        not_read: "",
+    },
     extensions: &[("caffemodel", WEIGHTS), ("solverstate", STATE), ("prototxt", NETWORK)],
     dtypes: &[DType::F32, DType::F64, DType::F16, DType::I32, DType::U32],
     order: Some(Order::Row),

@@ -47,7 +47,8 @@ use weighbridge_core::tensor::Order;
 use weighbridge_format::shards::scan as scan_index;
 use weighbridge_format::shards::{ShardIndex, alone};
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage,
+    WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -67,6 +68,12 @@ const SHARDED: &str = "sharded";
 static INFO: FormatInfo = FormatInfo {
     id: "flax",
     title: "Flax checkpoint (MessagePack)",
+    coverage: Coverage {
+        name: "Flax",
+        read: "trees of arrays in MessagePack, train states, shards with an index; optimizer state of optax",
+        written: "yes, except shards",
+        not_read: "`int4` and other dtypes that no other format has",
+    },
     extensions: &[("msgpack", TREE)],
     dtypes: &dtypes::DTYPES,
     order: Some(Order::Row),

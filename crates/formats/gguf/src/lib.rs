@@ -36,8 +36,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage, Setting,
-    WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage,
+    Setting, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -57,6 +57,12 @@ const ALIGNMENT: &str = "alignment";
 static INFO: FormatInfo = FormatInfo {
     id: "gguf",
     title: "GGUF models, one file or shards",
+    coverage: Coverage {
+        name: "GGUF",
+        read: "versions 1 to 3, both byte orders, shards; quantized tensors as blocks or dequantized",
+        written: "yes, without quantizing",
+        not_read: "tensors of types that the package `gguf` does not know",
+    },
     extensions: &[("gguf", MODEL)],
     dtypes: &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8, DType::I16, DType::I32, DType::I64],
     order: Some(Order::Row),

@@ -50,8 +50,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
-    Salvage, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat,
+    RowNameSupport, Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -82,6 +82,12 @@ const MAX_ATTRIBUTE_LEN: usize = (64 << 10) - ATTRIBUTE_OVERHEAD;
 static INFO: FormatInfo = FormatInfo {
     id: "hdf5",
     title: "HDF5 files and Keras archives",
+    coverage: Coverage {
+        name: "HDF5, Keras",
+        read: "numeric datasets of any layout and the common filters; Keras `.h5`, `.weights.h5` and `.keras`",
+        written: "`.h5`, contiguous datasets",
+        not_read: "text, compound and variable-length types; external storage; plugin filters",
+    },
     extensions: &[("h5", KIND), ("hdf5", KIND)],
     dtypes: &[
         DType::Bool,

@@ -26,7 +26,7 @@ use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::DType;
-use weighbridge_format::{DeepCheck, Detect, Format, FormatInfo, HEAD, OpenOptions, ReadFormat};
+use weighbridge_format::{Coverage, DeepCheck, Detect, Format, FormatInfo, HEAD, OpenOptions, ReadFormat};
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::SourceRef;
@@ -48,6 +48,12 @@ const ESTIMATORS: &[u8] = b"sklearn.";
 static INFO: FormatInfo = FormatInfo {
     id: "joblib",
     title: "joblib and pickled scikit-learn estimators",
+    coverage: Coverage {
+        name: "joblib, scikit-learn",
+        read: "`.joblib`, `.pkl`: dumps of joblib, also compressed; pickled estimators",
+        written: "",
+        not_read: "arrays of records, texts and dates",
+    },
     extensions: &[("joblib", KIND)],
     dtypes: &[
         DType::Bool,

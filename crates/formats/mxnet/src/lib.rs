@@ -29,7 +29,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage,
+    WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -59,6 +60,12 @@ const ARRAY_VERSION: &str = "ndarray_version";
 static INFO: FormatInfo = FormatInfo {
     id: "mxnet",
     title: "MXNet and Gluon parameters, with their symbol",
+    coverage: Coverage {
+        name: "MXNet, Gluon",
+        read: "`.params` of versions 0 to 3, dense and sparse, with their symbol",
+        written: "yes",
+        not_read: "states of trainers",
+    },
     extensions: &[("params", PARAMETERS)],
     dtypes: &DTYPES,
     order: Some(Order::Row),

@@ -33,8 +33,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage, Setting,
-    WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage,
+    Setting, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -55,6 +55,12 @@ const EXTERNAL: &str = "external_data";
 static INFO: FormatInfo = FormatInfo {
     id: "onnx",
     title: "ONNX models, one file or with external data",
+    coverage: Coverage {
+        name: "ONNX",
+        read: "models with typed, external and sparse data, functions, control flow",
+        written: "yes; also exports of Paddle programs",
+        not_read: "text tensors",
+    },
     extensions: &[("onnx", MODEL)],
     dtypes: &DTYPES,
     order: Some(Order::Row),

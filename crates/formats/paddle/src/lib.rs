@@ -57,8 +57,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage, Setting,
-    WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage,
+    Setting, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -96,6 +96,12 @@ impl Paddle {
 static INFO: FormatInfo = FormatInfo {
     id: "paddle",
     title: "PaddlePaddle models of all eras",
+    coverage: Coverage {
+        name: "PaddlePaddle",
+        read: "programs (protobuf, PIR), parameters and pickled states of versions 1.x to 3.x",
+        written: "yes",
+        not_read: "encrypted models",
+    },
     extensions: &[
         ("pdiparams", "combined"),
         ("pdparams", "state"),

@@ -68,7 +68,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage,
+    WriteFormat,
 };
 use weighbridge_io::source::SourceRef;
 
@@ -79,6 +80,12 @@ pub struct Primitiv;
 static INFO: FormatInfo = FormatInfo {
     id: "primitiv",
     title: "primitiv File Format v0.1 (MessagePack)",
+    coverage: Coverage {
+        name: "primitiv",
+        read: "all five files of File Format v0.1",
+        written: "yes",
+        not_read: "older forms (YAML, protobuf)",
+    },
     extensions: &[
         ("model", "model"),
         ("param", "parameter"),

@@ -52,8 +52,8 @@ use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::shards::scan as scan_index;
 use weighbridge_format::shards::{ShardIndex, alone};
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
-    Salvage, Setting, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat,
+    RowNameSupport, Salvage, Setting, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -87,6 +87,12 @@ const MAX_HEADER: u64 = 100_000_000;
 static INFO: FormatInfo = FormatInfo {
     id: "safetensors",
     title: "safetensors, one file or shards",
+    coverage: Coverage {
+        name: "safetensors",
+        read: "single files, shards with or without their index, all dtypes",
+        written: "yes",
+        not_read: "",
+    },
     extensions: &[("safetensors", KIND)],
     dtypes: &DTYPES,
     order: Some(Order::Row),

@@ -40,7 +40,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, Salvage,
+    WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -61,6 +62,12 @@ const GRAPH: &str = "graph";
 static INFO: FormatInfo = FormatInfo {
     id: "tensorflow",
     title: "TensorFlow checkpoints, SavedModels and frozen graphs",
+    coverage: Coverage {
+        name: "TensorFlow",
+        read: "checkpoints of version 2, SavedModels, frozen graphs (`.pb`)",
+        written: "checkpoints",
+        not_read: "text tensors, big-endian checkpoints, checkpoints of version 1",
+    },
     extensions: &[("pb", GRAPH)],
     dtypes: &dtype::DTYPES,
     order: Some(Order::Row),

@@ -55,8 +55,8 @@ use weighbridge_core::tensor::{DType, Order};
 #[cfg(feature = "scan")]
 use weighbridge_format::shards::scan as scan_index;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
-    Salvage, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat,
+    RowNameSupport, Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -80,6 +80,12 @@ const METADATA: &str = ".data/weighbridge.metadata";
 static INFO: FormatInfo = FormatInfo {
     id: "torch",
     title: "PyTorch (torch.save)",
+    coverage: Coverage {
+        name: "PyTorch",
+        read: "`.pt`, `.pth`, `.bin`: zip and legacy files, nested objects, quantized and sparse tensors, shards, tensors of TorchScript",
+        written: "zip files with a flat state dict",
+        not_read: "TorchScript code, tar files before 0.1.10",
+    },
     extensions: &[("pt", STATE_DICT), ("pth", STATE_DICT)],
     dtypes: &DTYPES,
     order: Some(Order::Row),

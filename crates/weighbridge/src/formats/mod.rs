@@ -62,8 +62,8 @@ pub use weighbridge_format::registry::{OtherFile, Registry};
 pub(crate) use weighbridge_format::row_names::{drop as drop_labels, spread as spread_labels};
 #[doc(no_inline)]
 pub use weighbridge_format::{
-    Companion, DeepCheck, Detect, Format, FormatInfo, FormatOptionSet, FormatOptions, HEAD, Input, Names,
-    OpenOptions, PlanOptions, ReadFormat, RowNameSupport, Salvage, Setting, WrapFiles, WriteFormat,
+    Companion, Coverage, DeepCheck, Detect, Format, FormatInfo, FormatOptionSet, FormatOptions, HEAD, Input,
+    Names, OpenOptions, PlanOptions, ReadFormat, RowNameSupport, Salvage, Setting, WrapFiles, WriteFormat,
 };
 #[cfg(feature = "scan")]
 #[doc(no_inline)]

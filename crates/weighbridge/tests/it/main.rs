@@ -16,6 +16,7 @@ mod engine;
 mod engine_folder;
 mod engine_stream;
 mod faults;
+mod format_tables;
 mod house;
 mod limits;
 mod onnx_export;

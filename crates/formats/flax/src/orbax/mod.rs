@@ -29,7 +29,9 @@ use weighbridge_core::checkpoint::Checkpoint;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::Order;
-use weighbridge_format::{DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, ReadFormat, Salvage};
+use weighbridge_format::{
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, ReadFormat, Salvage,
+};
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef, read_vec};
@@ -44,6 +46,12 @@ const KIND: &str = "checkpoint";
 static INFO: FormatInfo = FormatInfo {
     id: "orbax",
     title: "Orbax checkpoint (OCDBT or Zarr)",
+    coverage: Coverage {
+        name: "Orbax",
+        read: "folders in OCDBT and Zarr 2 and 3, steps",
+        written: "",
+        not_read: "blosc, arrays of text",
+    },
     extensions: &[],
     dtypes: &dtypes::DTYPES,
     order: Some(Order::Row),

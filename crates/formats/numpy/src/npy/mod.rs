@@ -45,8 +45,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::DType;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
-    Salvage, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat,
+    RowNameSupport, Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -82,6 +82,12 @@ pub(super) static DTYPES: &[DType] = &[
 static INFO: FormatInfo = FormatInfo {
     id: "npy",
     title: "numpy array, or a folder of them",
+    coverage: Coverage {
+        name: "npy",
+        read: "versions 1.0 to 3.0, both orders; folders of arrays",
+        written: "yes",
+        not_read: "arrays of objects, texts, dates and records",
+    },
     extensions: &[("npy", ARRAY)],
     dtypes: DTYPES,
     order: None,

@@ -31,8 +31,8 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
-    Salvage, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat,
+    RowNameSupport, Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -46,6 +46,12 @@ pub struct Npz;
 static INFO: FormatInfo = FormatInfo {
     id: "npz",
     title: "numpy arrays in a zip archive",
+    coverage: Coverage {
+        name: "npz",
+        read: "stored and deflated members",
+        written: "stored members",
+        not_read: "as npy; other compressions",
+    },
     extensions: &[("npz", "archive")],
     dtypes: super::npy::DTYPES,
     order: None,

@@ -36,8 +36,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
-    Salvage, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat,
+    RowNameSupport, Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -53,6 +53,12 @@ pub(crate) const MAGIC: &[u8] = b"ARROW1";
 static INFO: FormatInfo = FormatInfo {
     id: "arrow",
     title: "Arrow IPC file (Feather 2): a table",
+    coverage: Coverage {
+        name: "Arrow, Feather 2",
+        read: "tables as in Parquet",
+        written: "yes",
+        not_read: "nested lists, missing values, big-endian files, streams",
+    },
     extensions: &[("arrow", "table"), ("feather", "table"), ("ipc", "table")],
     dtypes: DTYPES,
     order: Some(Order::Row),

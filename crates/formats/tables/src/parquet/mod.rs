@@ -43,8 +43,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, OpenOptions, PlanOptions, ReadFormat, RowNameSupport, Salvage,
-    Setting, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
+    Salvage, Setting, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -62,6 +62,12 @@ pub(crate) const ENCRYPTED: &[u8] = b"PARE";
 static INFO: FormatInfo = FormatInfo {
     id: "parquet",
     title: "Parquet file: a table",
+    coverage: Coverage {
+        name: "Parquet",
+        read: "tables: one list column of numbers, or numeric columns of one type; row names",
+        written: "yes",
+        not_read: "nested lists, missing values, encryption, Brotli",
+    },
     extensions: &[("parquet", "table")],
     dtypes: DTYPES,
     order: Some(Order::Row),

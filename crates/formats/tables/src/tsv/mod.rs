@@ -38,8 +38,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
-    Salvage, Setting, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat,
+    RowNameSupport, Salvage, Setting, WriteFormat,
 };
 use weighbridge_io::source::SourceRef;
 
@@ -50,6 +50,12 @@ pub struct Tsv;
 static INFO: FormatInfo = FormatInfo {
     id: "tsv",
     title: "text table: name and numbers, separated by tabs",
+    coverage: Coverage {
+        name: "tsv",
+        read: "tables of a name and numbers, separated by tabs",
+        written: "yes",
+        not_read: "other separators",
+    },
     extensions: &[("tsv", "table")],
     dtypes: DTYPES,
     order: Some(Order::Row),

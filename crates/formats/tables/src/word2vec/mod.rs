@@ -23,8 +23,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::{Encode, WritePlan};
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
-    Salvage, Setting, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat,
+    RowNameSupport, Salvage, Setting, WriteFormat,
 };
 use weighbridge_io::source::SourceRef;
 
@@ -35,6 +35,12 @@ pub struct Word2Vec;
 static INFO: FormatInfo = FormatInfo {
     id: "word2vec",
     title: "words and vectors, as word2vec and gensim write them",
+    coverage: Coverage {
+        name: "word2vec, GloVe",
+        read: "text and binary; GloVe: text without the first line",
+        written: "yes, except GloVe",
+        not_read: "",
+    },
     extensions: &[("vec", "vectors"), ("w2v", "vectors")],
     dtypes: DTYPES,
     order: Some(Order::Row),

@@ -31,8 +31,8 @@ use weighbridge_core::limits::Limits;
 use weighbridge_core::plan::WritePlan;
 use weighbridge_core::tensor::Order;
 use weighbridge_format::{
-    DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat, RowNameSupport,
-    Salvage, WriteFormat,
+    Coverage, DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, PlanOptions, ReadFormat,
+    RowNameSupport, Salvage, WriteFormat,
 };
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -56,6 +56,12 @@ const INDEX_FILE: &str = "weighbridge.json";
 static INFO: FormatInfo = FormatInfo {
     id: "dcp",
     title: "PyTorch distributed checkpoint (torch.distributed.checkpoint)",
+    coverage: Coverage {
+        name: "PyTorch distributed",
+        read: "folders of `torch.distributed.checkpoint` of any number of ranks",
+        written: "as one rank",
+        not_read: "compressed chunks, metadata of single ranks",
+    },
     extensions: &[],
     dtypes: &super::DTYPES,
     order: Some(Order::Row),

@@ -91,7 +91,7 @@ def make_keras(root, small):
         for variable in net.weights:
             variable.assign(weight(variable.path, variable.shape))
         x = image(2, 64, 64, 3)
-        net.save(folder / "model.h5")
+        net.save(folder / ("model.keras" if name == "keras-densenet" else "model.h5"))
         np.savez(folder / "expected.npz", x=x.transpose(0, 3, 1, 2), y=np.asarray(net(x, training=False)))
 
 

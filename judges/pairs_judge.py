@@ -32,8 +32,8 @@ def check(good, *words):
 
 def convert(command, source, target, rules):
     words = [command, "convert", str(source), str(target), "--rules", str(SAMPLES / f"{rules}.toml"), "--force"]
-    if rules == "tensorflow-bert":
-        words.append("--no-state")
+    # State of the optimizer, and layers that have names beside numbers.
+    words += {"tensorflow-bert": ["--no-state"], "keras-densenet": ["--names", "structured"]}.get(rules, [])
     done = subprocess.run(words, capture_output=True, text=True)
     check(done.returncode == 0, *words, done.stdout, done.stderr)
 
@@ -97,7 +97,7 @@ def ways():
     mobile = hf.MobileNetV2Config(num_labels=10, depth_multiplier=0.35, tf_padding=True, layer_norm_eps=1e-3, image_size=64)
     yield "mxnet-resnet", "resnet.params", strict(models.resnet18(num_classes=10))
     yield "paddle-resnet", "resnet.pdparams", strict(models.resnet18(num_classes=10))
-    yield "keras-densenet", "model.h5", strict(models.densenet121(num_classes=10))
+    yield "keras-densenet", "model.keras", strict(models.densenet121(num_classes=10))
     yield "keras-mobilenet", "model.h5", pretrained(hf.MobileNetV2ForImageClassification, mobile)
     yield "tensorflow-bert", "bert_model.ckpt.index", pretrained(hf.BertForPreTraining)
     yield "flax-bert", "flax_model.msgpack", pretrained(hf.BertForMaskedLM)

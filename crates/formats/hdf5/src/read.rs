@@ -292,6 +292,7 @@ impl Reader {
         if let Some(index) = index {
             checkpoint.restore_bridge_index(&names, &index);
         }
+        keras::name_layers(&mut checkpoint);
         checkpoint
     }
 }

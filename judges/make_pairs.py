@@ -170,7 +170,6 @@ def samples(make):
 def main():
     # The environment's own packages come first.
     sys.path.extend(word.split("=", 1)[1] for word in sys.argv if word.startswith("--packages="))
-
     make, folder = globals()["make_" + sys.argv[1]], sys.argv[2]
     if folder == "samples":
         samples(make)

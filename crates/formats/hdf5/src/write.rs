@@ -28,7 +28,6 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != KIND) {
         return Err(Error::usage("unknown-kind", "unknown kind of HDF5 file").expected(KIND).found(kind));
     }
-    let checkpoint = &*keras::without_layer_names(checkpoint);
     let paths = dataset_paths(&checkpoint.tensors);
     let mut file = Hdf5Builder::new("");
     let mut losses = Vec::new();

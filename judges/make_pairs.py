@@ -175,6 +175,7 @@ def main():
         samples(make)
     else:
         make(pathlib.Path(folder), False)
+    print(f"{sys.argv[1]}: models made")
 
 
 if __name__ == "__main__":

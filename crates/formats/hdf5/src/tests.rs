@@ -72,7 +72,7 @@ fn every_type_is_written_without_bridge_metadata() {
 #[test]
 fn variables_of_keras_have_the_names_of_their_layers() {
     for file in ["numbered.weights.h5", "model.keras"] {
-        let mut model = opened(weighbridge_testkit::golden(&format!("hdf5/keras/{file}")));
+        let mut model = opened(weighbridge_testkit::golden(format!("hdf5/keras/{file}")));
         model.use_names(Attributes::STRUCTURED_NAME, Attributes::VARIABLE_NAME).unwrap();
         let layers = model.tensors.iter().filter(|tensor| !tensor.role.is_state());
         let names: Vec<String> = layers.map(TensorEntry::text).collect();

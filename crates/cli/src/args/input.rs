@@ -33,7 +33,7 @@ pub(crate) struct Input {
     /// Program of a Paddle parameter file, when it is in another folder
     #[arg(long, value_name = "FILE", help_heading = "Input", hide_short_help = true)]
     pub program: Option<PathBuf>,
-    /// Which names to use where a tensor has several (Paddle): as-stored, structured or variable
+    /// Which names to use where a tensor has several (Paddle, Keras): as-stored, structured or variable
     #[arg(long, value_name = "WHICH", default_value = "as-stored")]
     #[arg(help_heading = "Input", hide_short_help = true)]
     pub names: NameStyle,

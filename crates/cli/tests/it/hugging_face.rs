@@ -149,6 +149,14 @@ fn other_files_of_a_folder_are_named_and_copied() {
     assert_eq!(files(&back), ["config.json", "pytorch_model.bin", "sub", "tokenizer.model"]);
     ok(&["convert", &back, &cut, "--copy-others", "--set", "shard=16B"]);
     assert!(files(&cut).contains(&"model.safetensors.index.json".to_owned()), "{:?}", files(&cut));
+    // To Flax and back: each framework has a name of its own.
+    let (flax, again) = (folder.path("flax"), folder.path("again"));
+    ok(&["convert", &out, &flax, "--to", "flax", "--copy-others"]);
+    assert_eq!(files(&flax), ["config.json", "flax_model.msgpack", "sub", "tokenizer.model"]);
+    ok(&["convert", &flax, &again, "--to", "safetensors", "--copy-others"]);
+    assert_eq!(files(&again), files(&out));
+    ok(&["convert", &flax, &folder.path("torch"), "--to", "torch", "--copy-others"]);
+    assert_eq!(files(&folder.path("torch")), files(&back));
     // Files are no folders.
     let file = format!("{out}/model.safetensors");
     assert_eq!(refused(&["convert", &file, &folder.path("x"), "--copy-others"]), "copy-others");

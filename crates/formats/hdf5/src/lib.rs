@@ -32,6 +32,7 @@
 
 mod archive;
 mod keras;
+mod layers;
 mod names;
 mod options;
 mod read;
@@ -163,7 +164,7 @@ impl ReadFormat for Hdf5 {
 
 impl WriteFormat for Hdf5 {
     fn plan(&self, checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-        write::plan(checkpoint, options)
+        write::plan(&layers::without_names(checkpoint), options)
     }
 
     fn labels_in(&self) -> RowNameSupport {

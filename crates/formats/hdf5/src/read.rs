@@ -1,7 +1,7 @@
 //! Reader: HDF5 file to checkpoint.
 
 use super::names::index_name;
-use super::{KIND, NAMES, NULL, keras, types};
+use super::{KIND, NAMES, NULL, keras, layers, types};
 use crate::ReadOptions;
 use std::collections::HashSet;
 use weighbridge_core::checkpoint::{
@@ -292,6 +292,7 @@ impl Reader {
         if let Some(index) = index {
             checkpoint.restore_bridge_index(&names, &index);
         }
+        layers::add_names(&mut checkpoint);
         checkpoint
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::opening::open_source;
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{Metadata, Name, Origin, Role, TensorEntry, TensorPath};
+use weighbridge_core::checkpoint::{Attributes, Metadata, Name, Origin, Role, TensorEntry, TensorPath};
 use weighbridge_core::tensor::{Encoding, Shape};
 use weighbridge_hdf5::write::Hdf5Builder;
 use weighbridge_io::source::MemorySource;
@@ -67,6 +67,25 @@ fn every_type_is_written_without_bridge_metadata() {
     let back = opened(bytes);
     assert_eq!(back.notes, []);
     same(&plain, &back);
+}
+
+#[test]
+fn variables_of_keras_have_the_names_of_their_layers() {
+    for file in ["numbered.weights.h5", "model.keras"] {
+        let mut model = opened(weighbridge_testkit::golden(format!("hdf5/keras/{file}")));
+        model.use_names(Attributes::STRUCTURED_NAME, Attributes::VARIABLE_NAME).unwrap();
+        let layers = model.tensors.iter().filter(|tensor| !tensor.role.is_state());
+        let names: Vec<String> = layers.map(TensorEntry::text).collect();
+        let of = |name: &str, count: usize| -> Vec<String> {
+            (0..count).map(|number| format!("layers.{name}.vars.{number}")).collect()
+        };
+        assert_eq!(names, [of("bn", 4), of("dense", 2), of("head", 2)].concat(), "{file}");
+    }
+    let model = opened(weighbridge_testkit::golden("hdf5/keras/numbered.weights.h5"));
+    let copy = written(&model);
+    // The groups have the names, so the copy does not store them again.
+    assert!(!copy.windows(15).any(|window| window == b"structured_name"));
+    same(&model, &opened(copy));
 }
 
 #[test]

@@ -14,8 +14,7 @@ use weighbridge_core::phrase::Opt;
 
 /// Number of names that a note lists before it counts the rest.
 const NAMED: usize = 8;
-/// Stem of a PyTorch model; the same model in safetensors is called [`MODEL`].
-const PYTORCH_MODEL: &str = "pytorch_model";
+/// Stem of a model in the formats without a name of their own: `pytorch_model.bin` is `model.safetensors`.
 const MODEL: &str = "model";
 
 /// Other files of a folder.
@@ -84,9 +83,11 @@ fn model_name(format: &dyn Format, label: &str) -> String {
     let own =
         registry().by_extension(path).is_ok() || path.extension().is_some_and(|extension| extension == "bin");
     let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| own).unwrap_or(MODEL);
-    match (format.writer().and_then(|writer| writer.loaded_as()), stem) {
-        (Some((stem, extension)), MODEL | PYTORCH_MODEL) => format!("{stem}.{extension}"),
-        (_, PYTORCH_MODEL) => model_name(format, MODEL),
+    let loaded_as = |format: &dyn Format| format.writer().and_then(|writer| writer.loaded_as());
+    let is_usual = |stem| registry().iter().any(|other| loaded_as(other).is_some_and(|(own, _)| own == stem));
+    let stem = if is_usual(stem) { MODEL } else { stem };
+    match (loaded_as(format), stem) {
+        (Some((stem, extension)), MODEL) => format!("{stem}.{extension}"),
         _ => match facts.extensions.first() {
             Some((extension, _)) => format!("{stem}.{extension}"),
             None => stem.to_owned(),

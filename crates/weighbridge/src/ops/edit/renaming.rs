@@ -5,6 +5,7 @@ use crate::checkpoint::{PatternBudget, Rename, TensorPath, escape_text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::text::counted;
+use std::borrow::Cow;
 
 /// One rename.
 #[derive(Debug, Clone)]
@@ -141,10 +142,21 @@ pub(super) struct Template(Vec<Piece>);
 enum Piece {
     Text(String),
     Group(usize),
+    /// A group that is a number, and the number to add to it.
+    Sum(usize, i64),
+}
+
+/// Splits `1-4` into the group and the number to add; 0 for a group alone.
+fn split_offset(name: &str) -> (&str, i64) {
+    let Some(at) = name.rfind(['+', '-']).filter(|&at| at > 0) else { return (name, 0) };
+    match name[at..].parse() {
+        Ok(offset) => (&name[..at], offset),
+        Err(_) => (name, 0),
+    }
 }
 
 impl Template {
-    /// Parses `h.{1}.weight`; `{{` and `}}` are literal braces.
+    /// Parses `h.{1}.weight`; `{1-1}` is the number in the group less 1; `{{` and `}}` are literal braces.
     fn parse(text: &str, pattern: &Pattern) -> Result<Self> {
         let fail = |why: String| Error::usage("bad-template", why).found(escape_text(text));
         let mut pieces = Vec::new();
@@ -158,8 +170,9 @@ impl Template {
                 }
                 '{' => {
                     let name: String = characters.by_ref().take_while(|&c| c != '}').collect();
-                    let by_number = name.parse::<usize>().ok().filter(|&n| n < pattern.groups());
-                    let Some(group) = by_number.or_else(|| pattern.group(&name)) else {
+                    let (named, offset) = split_offset(&name);
+                    let by_number = named.parse::<usize>().ok().filter(|&n| n < pattern.groups());
+                    let Some(group) = by_number.or_else(|| pattern.group(named)) else {
                         let count = match pattern.groups() - 1 {
                             0 => "no groups".to_owned(),
                             count => counted(count as u64, "group", "groups"),
@@ -170,7 +183,7 @@ impl Template {
                         )));
                     };
                     pieces.push(Piece::Text(std::mem::take(&mut plain)));
-                    pieces.push(Piece::Group(group));
+                    pieces.push(if offset == 0 { Piece::Group(group) } else { Piece::Sum(group, offset) });
                 }
                 // Other programs write groups this way; taken literally it would be part of the name.
                 '\\' | '$' if is_group_elsewhere(c, &mut characters.clone()) => {
@@ -191,20 +204,39 @@ impl Template {
     }
 
     /// Fills in the groups. A group may occur many times, so the length is checked first.
-    fn fill<'a>(&'a self, name: &'a str, captures: &Captures) -> Result<String> {
-        let text = |piece: &'a Piece| -> &'a str {
-            match piece {
-                Piece::Text(text) => text,
-                Piece::Group(group) => captures.get_group(*group).map_or("", |found| &name[found.range()]),
-            }
-        };
-        let length = self.0.iter().fold(0u64, |sum, piece| sum.saturating_add(text(piece).len() as u64));
+    fn fill(&self, name: &str, captures: &Captures) -> Result<String> {
+        let matched = |group: &usize| captures.get_group(*group).map_or("", |found| &name[found.range()]);
+        let mut texts = Vec::with_capacity(self.0.len());
+        for piece in &self.0 {
+            texts.push(match piece {
+                Piece::Text(text) => Cow::Borrowed(text.as_str()),
+                Piece::Group(group) => Cow::Borrowed(matched(group)),
+                Piece::Sum(group, offset) => Cow::Owned(sum(name, matched(group), *offset)?),
+            });
+        }
+        let length = texts.iter().fold(0u64, |sum, text| sum.saturating_add(text.len() as u64));
         let limits = Limits::default();
         Limits::check("bytes in a new name", "none: this limit is fixed", length, limits.name_bytes)?;
-        let new: String = self.0.iter().map(text).collect();
+        let new: String = texts.concat();
         let parts = new.bytes().filter(|&byte| byte == b'.').count() as u64 + 1;
         Limits::check("parts in a new name", "none: this limit is fixed", parts, limits.path_parts)?;
         Ok(new)
+    }
+}
+
+/// Adds `offset` to the number in the group of a name.
+///
+/// # Errors
+/// [`crate::Kind::Mismatch`], `bad-template`, unless both are numbers from 0.
+fn sum(name: &str, group: &str, offset: i64) -> Result<String> {
+    let number = group.parse::<u64>().ok().filter(|_| group.bytes().all(|byte| byte.is_ascii_digit()));
+    match number.and_then(|number| number.checked_add_signed(offset)) {
+        Some(sum) => Ok(sum.to_string()),
+        None => Err(Error::mismatch("bad-template", "a number in the new name cannot be computed")
+            .on_tensor(escape_text(name))
+            .expected("a group of digits, and a result from 0")
+            .found(format_args!("{}{offset:+}", escape_text(group)))
+            .hint(r"match the number with (\d+), and names without it in a rule of their own")),
     }
 }
 
@@ -270,6 +302,26 @@ mod tests {
             Renaming::glob("a\\", "x", &PatternBudget::default()).unwrap_err().code().as_str(),
             "bad-pattern"
         );
+    }
+
+    #[test]
+    fn groups_that_are_numbers_can_be_counted_from_elsewhere() {
+        let budget = PatternBudget::default();
+        let rule = Renaming::regex(r"block_(?<n>\w+)\.(.*)", "layer.{1-1}.{n+10}.{2}", &budget).unwrap();
+        assert_eq!(renamed(&rule, "block_16.w").unwrap(), "layer.15.26.w");
+        for (name, found) in [
+            ("block_0.w", "0-1"),
+            ("block_x.w", "x-1"),
+            ("block_99999999999999999999.w", "99999999999999999999-1"),
+        ] {
+            let error = rule.apply(&TensorPath::from_dotted(name)).unwrap_err();
+            assert_eq!((error.code().as_str(), error.tensor()), ("bad-template", Some(name)));
+            assert_eq!(error.found_text(), Some(found));
+        }
+        for bad in ["{3-1}", "{1-}", "{1-x}", "{-1}", "{1--1}", "{m+1}"] {
+            let error = Renaming::regex(r"block_(?<n>\w+)\.(.*)", bad, &budget).unwrap_err();
+            assert_eq!(error.code().as_str(), "bad-template", "{bad}");
+        }
     }
 
     #[test]

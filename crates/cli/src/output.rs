@@ -162,7 +162,8 @@ impl Output {
 
     /// Prints losses: dropped tensors by name, then the others in groups. JSON lists each.
     pub(crate) fn losses(&mut self, losses: &[Loss]) -> io::Result<()> {
-        let (tensors, losses): (Vec<&Loss>, Vec<&Loss>) = losses.iter().partition(|loss| loss.is_tensor());
+        let (tensors, losses): (Vec<&Loss>, Vec<&Loss>) =
+            losses.iter().partition(|loss| loss.is_tensor() && loss.subject != Loss::UNKNOWN_TENSORS);
         self.lost_tensors(&tensors)?;
         let mut groups: Vec<(&Loss, Vec<&str>)> = Vec::new();
         for &loss in &losses {
@@ -201,8 +202,8 @@ impl Output {
             Severity::Note => DIM,
         };
         let word = finding.severity.as_str();
-        let times = if others.is_empty() { String::new() } else { format!(" ({} times)", others.len() + 1) };
-        writeln!(self.out, "{style}{word:<9}{style:#} {}: {}{times}", finding.code, escape(&finding.text))?;
+        let times = if others.is_empty() { String::new() } else { format!(", {} times", others.len() + 1) };
+        writeln!(self.out, "{style}{word:<9}{style:#} {}{times}: {}", finding.code, escape(&finding.text))?;
         let offset_of = |finding: &Finding| finding.offset.map(|o| format!("{o} (0x{o:x})"));
         let offset = offset_of(finding);
         for (label, text) in [

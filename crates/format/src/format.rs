@@ -61,8 +61,11 @@ impl dyn Format + '_ {
     /// # Errors
     /// [`weighbridge_core::Kind::Usage`], `not-written`, if the format is read-only.
     pub fn required_writer(&self) -> Result<&dyn WriteFormat> {
-        let missing =
-            || Error::usage("not-written", "the format is read-only in Weighbridge").found(self.info().id);
+        let name = self.info().coverage.name;
+        let missing = || {
+            Error::usage("not-written", format!("Weighbridge reads {name} files, but does not write them"))
+                .found(self.info().id)
+        };
         self.writer().ok_or_else(missing)
     }
 

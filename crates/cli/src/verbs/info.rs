@@ -136,7 +136,7 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
             let buffers = match info.buffers.tensors {
                 guessed if guessed > 0 && *role == Role::Parameter.as_str() => {
                     let buffers = if guessed == 1 { "a buffer" } else { "buffers" };
-                    format!(", {} of them {buffers} by name", human_count(guessed))
+                    format!(", {} of them {buffers} by name or dtype", human_count(guessed))
                 }
                 _ => String::new(),
             };

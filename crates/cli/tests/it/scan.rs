@@ -44,7 +44,7 @@ fn findings_that_are_the_same_are_one_in_text() {
     let path = path.to_str().unwrap();
     let text = String::from_utf8(weighbridge(&["scan", path]).stdout).unwrap();
     assert!(text.lines().count() < 30, "{text}");
-    assert!(text.contains("imports os.getcwd: runs commands (200 times)"), "{text}");
+    assert!(text.contains("dangerous-import, 200 times: imports os.getcwd: runs commands"), "{text}");
     assert!(text.contains("also     197 more places, listed by --json"), "{text}");
     let report = json(&["scan", path]);
     let findings = report["files"][0]["findings"].as_array().unwrap();

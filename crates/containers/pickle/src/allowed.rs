@@ -441,7 +441,7 @@ fn harmless(module: &str, name: &str) -> Option<&'static str> {
 pub fn allowed(module: &str, name: &str) -> ImportVerdict {
     if matches!(module, "builtins" | "__builtin__") && name == "eval" {
         return ImportVerdict::Pattern(
-            "runs Python code; harmless only as eval(\"data\", {\"data\": array}), which Paddle writes for a tensor with LoD",
+            "runs Python code, unless it is eval(\"data\", {\"data\": array}), which Paddle writes for a tensor with LoD",
         );
     }
     if is_mapped_array(module, name) {

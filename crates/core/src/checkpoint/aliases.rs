@@ -74,7 +74,7 @@ impl Checkpoint {
         }
         let first = self.tensors.get(first?)?.text();
         let text = format!(
-            "{} to a removed parameter, first {first}: the state has its own names in PyTorch files and stays",
+            "{} to a removed parameter, for example {first}: it has names of its own, which no pattern matched, so it stays",
             counted(count, "tensor of optimizer state belongs", "tensors of optimizer state belong")
         );
         Some(Note::new("state-without-parameter", text))

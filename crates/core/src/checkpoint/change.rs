@@ -54,7 +54,7 @@ impl Selection {
             {
                 // Two checkpoints are compared after their renames.
                 let renamed = match checkpoints {
-                    [_, _] => phrase!["tensors have the names here that ", Opt::Rename, " gives them; "],
+                    [_, _] => phrase!["patterns apply to the names after ", Opt::Rename, "; "],
                     _ => "".into(),
                 };
                 let error =

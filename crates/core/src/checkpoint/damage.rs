@@ -153,20 +153,27 @@ impl Damage {
         })
     }
 
-    /// Returns the losses of a conversion: `missing-damaged` for each lost tensor, or one for the file if these are unknown.
+    /// Returns the losses of a conversion: `missing-damaged` for each lost tensor, or one where these are unknown; `damaged` where
+    /// none is lost.
     pub fn losses(&self) -> Vec<Loss> {
-        const CODE: &str = "missing-damaged";
         if self.lost.is_empty() {
-            return vec![Loss::new(
-                CODE,
-                "the part behind the damage",
-                format!("its tensors are not known by name: {}", self.text),
-            )];
+            return vec![match self.expected {
+                Some(_) if !self.unnamed => {
+                    let detail = format!("damaged, but all tensors are intact: {}", self.text);
+                    Loss::new("damaged", "the source", detail)
+                }
+                _ => {
+                    let detail = format!("neither their names nor their number are known: {}", self.text);
+                    Loss::new("missing-damaged", Loss::UNKNOWN_TENSORS, detail)
+                }
+            }];
         }
         // The place comes last: reports name tensors with the same damage together.
         let loss = |lost: &Lost| match lost.place() {
-            place if place.is_empty() => Loss::new(CODE, &lost.name, lost.text.clone()),
-            place => Loss::new(CODE, &lost.name, format!("{} ({})", lost.text, place.trim_start())),
+            place if place.is_empty() => Loss::new("missing-damaged", &lost.name, lost.text.clone()),
+            place => {
+                Loss::new("missing-damaged", &lost.name, format!("{} ({})", lost.text, place.trim_start()))
+            }
         };
         self.lost.iter().map(loss).collect()
     }

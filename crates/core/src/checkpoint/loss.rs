@@ -62,6 +62,9 @@ impl Loss {
         LossCode::VersionUnread,
     ];
 
+    /// Subject of a loss of tensors whose names and number are unknown.
+    pub const UNKNOWN_TENSORS: &'static str = "tensors behind the damage";
+
     /// Creates a loss of `code` for `subject`.
     pub fn new(code: impl Into<LossCode>, subject: impl fmt::Display, detail: impl Into<Phrase>) -> Self {
         Self { code: code.into(), subject: subject.to_string(), detail: detail.into() }
@@ -72,7 +75,7 @@ impl Loss {
         Self::LEFT_OUT.contains(&self.code)
     }
 
-    /// Returns true for a lost tensor: `subject` is its name, and the target does not contain it.
+    /// Returns true for a lost tensor: `subject` is its name or [`UNKNOWN_TENSORS`](Self::UNKNOWN_TENSORS), and the target does not contain it.
     pub fn is_tensor(&self) -> bool {
         Self::WHOLE_TENSORS.contains(&self.code)
     }

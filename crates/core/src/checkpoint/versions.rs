@@ -91,7 +91,7 @@ impl Modules {
                 if renaming.lossy && !is_default(value) {
                     let detail = match renaming.now {
                         Some(_) => {
-                            "version not applied to the renamed tensors: only some tensors keep the module name"
+                            "the version of this module is not applied to its renamed tensors, because others keep its name"
                         }
                         None => "version dropped: the new names of the tensors have no common module",
                     };

@@ -12,6 +12,7 @@ codes! {
         Companion = "companion",
         ConfigKeys = "config-keys",
         ConfigMade = "config-made",
+        Damaged = "damaged",
         DtypeDiffers = "dtype-differs",
         DtypeLost = "dtype-lost",
         DtypeRefused = "dtype-refused",

@@ -101,7 +101,7 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
 
 fn weights_of(members: &[Member]) -> Result<&Member> {
     members.iter().find(|member| member.name == WEIGHTS).ok_or_else(|| {
-        Error::corrupt("no-weights", "the Keras archive has no weights")
+        Error::corrupt("no-weights", "the zip archive is not one of Keras: it has no weights")
             .expected(format_args!("a member {WEIGHTS}"))
     })
 }

@@ -4,6 +4,7 @@ use super::names::index_name;
 use super::{KIND, NAMES, NULL, keras, layers, types};
 use crate::ReadOptions;
 use std::collections::HashSet;
+use weighbridge_core::budget::Budget;
 use weighbridge_core::checkpoint::{
     Checkpoint, Lost, Metadata, Name, Note, Role, TensorEntry, TensorPath, Value,
 };
@@ -96,7 +97,26 @@ pub(super) fn open(place: Input<'_>, options: &OpenOptions) -> Result<Checkpoint
         let text = format!("{opaque} datasets of opaque bytes are read as u8");
         reader.checkpoint.notes.push(Note::new("opaque", text));
     }
-    Ok(reader.finish(contents.attributes, contents.types))
+    let mut checkpoint = reader.finish(contents.attributes, contents.types);
+    mark_ties(&mut checkpoint, &options.limits.budget_for(source.len()))?;
+    Ok(checkpoint)
+}
+
+/// Memory of an attribute besides its text.
+const ATTRIBUTE_MEMORY: u64 = 128;
+
+/// Marks datasets with several names: hard links, and links to a dataset.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Limit`] where the names exceed the memory budget.
+fn mark_ties(checkpoint: &mut Checkpoint, budget: &Budget) -> Result<()> {
+    for (place, first) in checkpoint.tied() {
+        let first = checkpoint.tensors[first].text();
+        budget.take_memory(ATTRIBUTE_MEMORY + first.len() as u64)?;
+        let key = weighbridge_core::checkpoint::Attributes::ALIAS_OF;
+        checkpoint.tensors[place].attributes.insert(key.to_owned(), Value::Text(first));
+    }
+    Ok(())
 }
 
 /// Adds notes about skipped committed datatypes.

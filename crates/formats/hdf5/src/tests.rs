@@ -89,6 +89,18 @@ fn variables_of_keras_have_the_names_of_their_layers() {
 }
 
 #[test]
+fn a_dataset_with_two_names_is_tied() {
+    let model = opened(weighbridge_testkit::golden("hdf5/good/groups_default.h5"));
+    let of = |name: &str| {
+        let tensor = model.tensors.iter().find(|tensor| tensor.text() == name).unwrap();
+        tensor.text_attribute(Attributes::ALIAS_OF).map(str::to_owned)
+    };
+    let translation = "model.relations.0.operator.rhs.translation";
+    assert_eq!((of("hard"), of(translation)), (None, Some("hard".to_owned())));
+    assert_eq!((of("soft"), of("twelve.d01")), (None, Some("soft".to_owned())));
+}
+
+#[test]
 fn names_that_are_invalid_in_hdf5_are_restored() {
     let mut odd = checkpoint(vec![
         tensor(&["a"], DType::F32, None),

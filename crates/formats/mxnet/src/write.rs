@@ -303,13 +303,18 @@ fn role_loss(entry: &TensorEntry, name: &[u8], kind: &str) -> Option<Loss> {
         let detail = "a parameter file of MXNet does not store roles: state is read as a parameter";
         return Some(Loss::new("read-as-parameter", entry.name(), detail));
     }
-    let is_kept = match kind {
-        MODULE => matches!(entry.role, Role::Parameter | Role::Buffer),
-        GLUON if is_buffer(name) => entry.role == Role::Buffer,
-        _ => entry.role == Role::Parameter,
+    let read = match kind {
+        MODULE if entry.role == Role::Buffer => Role::Buffer,
+        GLUON if is_buffer(name) => Role::Buffer,
+        _ => Role::Parameter,
     };
-    let detail = || format!("a parameter file of MXNet does not store the role {}", entry.role.as_str());
-    (!is_kept).then(|| Loss::new("role", entry.name(), detail()))
+    let detail = || {
+        let (role, read) = (entry.role.as_str(), read.as_str());
+        format!(
+            "a parameter file of MXNet does not store roles: by its name, this {role} is read as a {read}"
+        )
+    };
+    (entry.role != read).then(|| Loss::new("role", entry.name(), detail()))
 }
 
 /// Returns the bytes of the name of a tensor, without `\xNN` for bytes that are not UTF-8.

@@ -136,8 +136,7 @@ fn locate(row: &Row, source: &SourceRef, data: Option<u64>, shared: bool) -> Res
         return Err(Error::corrupt(
             "data-misplaced",
             "the offset of the data is uncertain: the header is cut short or damaged",
-        )
-        .at(0));
+        ));
     };
     let at = data.saturating_add(row.begin);
     read::check_length(row).map_err(|e| e.at(at))?;

@@ -117,9 +117,10 @@ impl<'a> Row<'a> {
         let Some(rank) = DTYPE_NAMES.iter().position(|&(known, _)| known == dtype) else {
             return fail(
                 Error::mismatch("no-such-dtype", format!("safetensors does not support the dtype {dtype}"))
-                    .hint(
-                        "cast or deselect the tensor, or write a format that supports the dtype, such as npz",
-                    ),
+                    .hint(match dtype == weighbridge_core::tensor::DType::C128 {
+                        true => "deselect the tensor, or write a format that supports the dtype, such as npz",
+                        false => "cast or deselect the tensor, or write a format that supports the dtype, such as npz",
+                    }),
             );
         };
         // The safetensors library multiplies all dimensions, so a 0 does not prevent an overflow.

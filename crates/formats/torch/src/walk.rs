@@ -124,7 +124,7 @@ impl<'a> Walk<'a> {
         }
         self.composites.finish(&mut self.checkpoint);
         let notes = [
-            ("unknown-class", self.unknown, ": not read, but tensors inside it are"),
+            ("unknown-class", self.unknown, ": only the tensors in it are read"),
             ("unknown-class", self.inert, ": not read"),
         ];
         for (code, kinds, what) in notes {

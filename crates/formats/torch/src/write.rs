@@ -33,9 +33,12 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         let keys =
             checkpoint.metadata.iter().map(|(key, _)| key).filter(|&key| key != Metadata::MODULE_VERSIONS);
         let without = first_and_more(keys.map(|key| format!("`{}`", escape_text(key))), MAX_NAMED);
-        let kept = if without.is_empty() { "its structure".to_owned() } else { without };
+        let kept = match without.is_empty() {
+            true => "its structure is".to_owned(),
+            false => format!("the metadata {without} is"),
+        };
         let detail = format!(
-            "the checkpoint becomes a flat state dict: only Weighbridge can read {kept} from the new file; torch.load returns the tensors only"
+            "torch.load returns the tensors only, as a flat state dict; {kept} stored, but only Weighbridge reads it"
         );
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
     }

@@ -343,14 +343,14 @@ fn guesses(checkpoint: &Checkpoint, plan: &WritePlan) -> Option<Loss> {
         if checkpoint.notes.iter().any(|note| note.code == NoteCode::DtypeGuessed) {
             let mut others = dtypes;
             let detail = match others.next().filter(|first| others.all(|other| other == *first)) {
-                Some(dtype) => format!("{dtype} was guessed from text; the output does not record that"),
-                None => "dtypes were guessed from text; the output does not record that".to_owned(),
+                Some(dtype) => format!("{dtype} was guessed from text; other programs cannot tell that it is a guess"),
+                None => "dtypes were guessed from text; other programs cannot tell that these are guesses".to_owned(),
             };
             return Loss::new("guessed-dtype", subject, detail);
         }
         let detail = match checkpoint.notes.iter().any(|note| note.code == NoteCode::NoNames) {
             true => "numbered, since the source has no names; other programs cannot tell that these are not the real names",
-            false => "names or layouts were guessed from the data; other programs cannot tell that these are guesses",
+            false => "marked as guessed in the source: names, dtypes or layouts; other programs cannot tell that these are guesses",
         };
         Loss::new("guessed-names", subject, detail)
     })

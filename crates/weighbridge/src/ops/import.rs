@@ -12,12 +12,15 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::{Pattern, PatternBudget};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::finding::Finding;
-use weighbridge_core::text::path_text;
+use weighbridge_core::text::{first_and_more, path_text};
 #[cfg(feature = "tables")]
 use weighbridge_core::{limits::Limits, phrase, phrase::Opt};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::engine::{Disk, ItemKind, LocalDisk, RunOptions};
 use weighbridge_io::source::{FileSource, SourceRef};
+
+/// Maximum number of edge paths that a hint names.
+const MAX_NAMED: usize = 8;
 
 /// Options of [`import`].
 #[derive(Debug, Clone)]
@@ -155,7 +158,14 @@ fn sets(inputs: &[String], config: &Config, options: &ImportOptions) -> Result<V
             None => return Err(unassigned(&names, input)),
         };
         for path in files(&path)? {
-            sets[set].push(edge_file(Arc::new(FileSource::open(&path)?), options)?);
+            let source = FileSource::open(&path).map_err(|error| match input.split_once('=') {
+                Some((name, _)) if error.code().as_str() == "not-found" && !names.contains(&name) => {
+                    let known = first_and_more(names.iter().map(|name| format!("`{name}`")), MAX_NAMED);
+                    error.hint(format!("the configuration has no edge path `{name}`; it has {known}"))
+                }
+                _ => error,
+            })?;
+            sets[set].push(edge_file(Arc::new(source), options)?);
         }
     }
     match names.iter().zip(&sets).find(|(_, files)| files.is_empty()) {

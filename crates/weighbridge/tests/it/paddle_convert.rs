@@ -11,6 +11,7 @@ use weighbridge::ops::hash::{sha256, sha256_all};
 use weighbridge::ops::merge::{Same, join, merge};
 use weighbridge::ops::{Changes, ConvertOptions, convert, plan};
 use weighbridge::plan::WritePlan;
+use weighbridge_testkit::testdata;
 
 /// To Paddle, as the kind.
 fn to(kind: &str, settings: &[(&str, &str)]) -> ConvertOptions {
@@ -497,4 +498,12 @@ fn parameters_and_their_state_are_merged() {
             assert_eq!(found, wanted, "{era} {folder}");
         }
     }
+}
+
+#[test]
+fn a_kind_without_names_reports_what_it_cannot_hold() {
+    let (_temp, folder) = temp();
+    let source = testdata("samples/checkpoint.pt");
+    let plan = plan(source, folder.join("m.pdiparams"), &ConvertOptions::default()).unwrap();
+    assert_eq!(codes(&plan), BTreeSet::from(["metadata-dropped", "names", "read-as-parameter"]));
 }

@@ -55,7 +55,10 @@ impl Config {
         let json = match json::parse(text) {
             Ok(json) => json,
             Err(_) if python::is_python(text) => python::parse(text)?,
-            Err(error) => return Err(error),
+            Err(error) => {
+                let forms = "JSON, or Python with a function `get_torchbiggraph_config`";
+                return Err(error.hint(format!("a configuration is {forms}")));
+            }
         };
         let mut loader = Loader::new(lenient);
         let config = Self::load(&json, &mut loader).map_err(field::InvalidValue::error)?;

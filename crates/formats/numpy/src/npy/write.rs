@@ -30,10 +30,15 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         }
     }
     let [tensor] = checkpoint.tensors.as_slice() else {
+        let state = checkpoint.tensors.iter().filter(|tensor| tensor.role.is_state()).count();
+        let hint = match checkpoint.tensors.len() - state {
+            1 => phrase![Opt::NoState, " leaves the optimizer state of the tensor out"],
+            _ => phrase!["write an npz, a folder (", Opt::Kind.with("folder"), "), or select one tensor"],
+        };
         return Err(Error::mismatch("one-tensor", "an npy file can store only one tensor")
             .in_file(&checkpoint.label)
             .found(format_args!("{} tensors", checkpoint.tensors.len()))
-            .hint(phrase!["write an npz, a folder (", Opt::Kind.with("folder"), "), or select one tensor"]));
+            .hint(hint));
     };
     let (header, order) = array_header(tensor)?;
     let mut file = FileBuilder::new("");

@@ -194,7 +194,7 @@ impl<'a> Builder<'a> {
         if self.declaration(name).is_some_and(|variable| variable.persistable) {
             return Err(Error::mismatch("parameters-missing", "a parameter of the program has no tensor")
                 .on_tensor(weighbridge_core::text::escape(name))
-                .hint("give the folder with the program and its parameters; all parameters that the outputs need are exported"));
+                .hint("give the folder with the program and all of its parameters; a parameter that an output needs cannot be dropped"));
         }
         Err(Error::corrupt("bad-program", "an operator reads a variable that no operator assigns")
             .found(weighbridge_core::text::escape(name)))

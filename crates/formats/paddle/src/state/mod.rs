@@ -52,7 +52,7 @@ use weighbridge_core::checkpoint::{Attributes, Checkpoint, Name, TensorEntry, Va
 /// Kind of a pickled state.
 const KIND: &str = "state";
 /// Prefix of metadata keys that describe the pickle.
-const RESERVED: &str = "paddle.";
+pub(super) const RESERVED: &str = "paddle.";
 /// Metadata key of the protocol.
 const PROTOCOL: &str = "paddle.protocol";
 /// Metadata key of the numpy generation whose module names are in the pickle.

@@ -8,7 +8,7 @@ mod variables;
 use super::any_program::Program;
 use super::{Kind, Paddle, state};
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{Checkpoint, Loss, Note, TensorEntry};
+use weighbridge_core::checkpoint::{Checkpoint, Loss, Note, Role, TensorEntry, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
@@ -25,6 +25,7 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     }
     let mut losses = Vec::new();
     losses.extend(checkpoint.left_out().map(Note::loss));
+    losses.extend(without_place(checkpoint));
     let program = edited_program(checkpoint)?;
     let topology = program.as_ref().map(|(_, topology)| &**topology);
     let files = match kind {
@@ -59,6 +60,21 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         Kind::State => Vec::new(),
     };
     Ok(WritePlan { format: "paddle", kind: kind.word(), files, losses })
+}
+
+/// Returns the losses of what only a state dict can hold: metadata of other formats, and the roles of their optimizer state.
+fn without_place(checkpoint: &Checkpoint) -> Vec<Loss> {
+    if checkpoint.format == "paddle" {
+        return Vec::new();
+    }
+    let keys = checkpoint.metadata.iter().map(|(key, _)| key).filter(|key| !key.starts_with(state::RESERVED));
+    let detail = "metadata dropped: this kind has no place for it";
+    let mut losses: Vec<Loss> =
+        keys.map(|key| Loss::new("metadata-dropped", escape_text(key), detail)).collect();
+    let state = checkpoint.tensors.iter().filter(|tensor| matches!(tensor.role, Role::OptimizerPart { .. }));
+    let detail = "this kind stores no roles: optimizer state is read as a parameter";
+    losses.extend(state.map(|tensor| Loss::new("read-as-parameter", tensor.name(), detail)));
+    losses
 }
 
 /// Returns the kind to write.

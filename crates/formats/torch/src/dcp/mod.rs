@@ -107,7 +107,7 @@ fn alone(source: &SourceRef) -> Result<Checkpoint> {
     };
     Err(Error::usage("torch-distributed", what)
         .in_file(source.label())
-        .hint("open the folder of the checkpoint"))
+        .hint("open the folder of the checkpoint; its file .metadata must be there"))
 }
 
 impl Detect for Dcp {

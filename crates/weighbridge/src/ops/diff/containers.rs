@@ -36,7 +36,8 @@ pub(super) fn compare(
     if !renamed {
         of_tensors([left, right], [a, b], pairs, &mut compared.changes);
     } else if a.of_tensors().chain(b.of_tensors()).next().is_some() {
-        let text = "the nesting (lists, tuples, dicts) of renamed tensors was not compared";
+        let text =
+            "the lists, tuples and dicts around the tensors were not compared, because tensors were renamed";
         compared.notes.push(text.to_owned());
     }
     if !a.values_are_elsewhere() && !b.values_are_elsewhere() {

@@ -60,6 +60,8 @@ const DAMAGED_ONNX: &str = "looks like an ONNX model, but is not a valid one; th
 
 /// Hint for a GGUF model that its format does not recognize.
 const DAMAGED_GGUF: &str = "looks like a GGUF model, but is not a valid one; the file may be damaged, or this build does not include GGUF";
+/// Hint for a model of TensorFlow Lite that its format does not recognize.
+const DAMAGED_TFLITE: &str = "looks like a TFLite model, but is not a valid one; the file may be damaged, or this build does not include TFLite";
 /// Hint for a file of TensorFlow that its format does not recognize.
 const DAMAGED_TENSORFLOW: &str = "looks like a file of TensorFlow, but is not a valid one; the file may be damaged, or this build does not include TensorFlow";
 /// Hint for a data file of TensorFlow.
@@ -191,7 +193,7 @@ fn by_structure(head: &[u8], file: &FileName) -> Option<Phrase> {
         return Some(not_read("a GGML file"));
     }
     if head.get(4..8) == Some(b"TFL3") {
-        return Some(not_read("a TFLite file"));
+        return Some(DAMAGED_TFLITE.into());
     }
     if head.get(257..262) == Some(b"ustar") {
         return Some("looks like a tar archive; unpack it first".into());
@@ -297,7 +299,7 @@ fn by_name(head: &[u8], file: &FileName) -> Option<Phrase> {
     };
     let file_type = match file.extension.as_str() {
         "onnx" => return Some(DAMAGED_ONNX.into()),
-        "tflite" => "a TFLite file",
+        "tflite" => return Some(DAMAGED_TFLITE.into()),
         "gguf" => return Some(DAMAGED_GGUF.into()),
         "mlmodel" => "a Core ML model",
         "weights" => "a Darknet .weights file",
@@ -464,7 +466,7 @@ mod tests {
         assert_eq!(hint_of("m.gguf", b"\x01\x02\x03\x04"), DAMAGED_GGUF);
         assert_type("m", b"lmgg\0\0\0\0", "a GGML file");
         assert_type("m", b"{L\0\0\0\0\0\0\0\x02L", "a UBJSON file, as XGBoost saves");
-        assert_type("m", b"\x1c\0\0\0TFL3\x14\0\x20\0", "a TFLite file");
+        assert_eq!(hint_of("m", b"\x1c\0\0\0TFL3\x14\0\x20\0"), DAMAGED_TFLITE);
         assert_eq!(hint_of("m", b"\x12\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), DAMAGED_MXNET);
     }
 

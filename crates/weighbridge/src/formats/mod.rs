@@ -52,6 +52,9 @@ pub use weighbridge_tables::{arrow, parquet, records, table, tsv, word2vec};
 #[cfg(feature = "tensorflow")]
 #[doc(no_inline)]
 pub use weighbridge_tensorflow as tensorflow;
+#[cfg(feature = "tflite")]
+#[doc(no_inline)]
+pub use weighbridge_tflite as tflite;
 #[cfg(feature = "torch")]
 #[doc(no_inline)]
 pub use weighbridge_torch as torch;
@@ -106,6 +109,8 @@ pub static ALL: &[&dyn Format] = &[
     &caffe::Caffe,
     #[cfg(feature = "tensorflow")]
     &tensorflow::Tensorflow,
+    #[cfg(feature = "tflite")]
+    &tflite::Tflite,
     #[cfg(feature = "flax")]
     &flax::Flax,
     #[cfg(feature = "flax")]

@@ -61,6 +61,7 @@ fn files_of_the_originals_account_fully() {
         "safetensors/good",
         "tables",
         "tensorflow/good",
+        "tflite/good",
         "torch/good",
         "biggraph/set1",
         "biggraph/set2",

@@ -168,6 +168,7 @@ const LAYERS: [&[&str]; 10] = [
         "formats/mxnet",
         "formats/caffe",
         "formats/tensorflow",
+        "formats/tflite",
         "formats/flax",
         "formats/biggraph",
     ],

@@ -166,6 +166,7 @@ fn good_files_give_no_false_alarm() {
         "safetensors/shards",
         "tables",
         "tensorflow/good",
+        "tflite/good",
         "torch/good",
     ] {
         let report = look(testdata(folder));

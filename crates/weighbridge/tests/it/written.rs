@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 20] = [
+const GOLDEN: [&str; 21] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -21,6 +21,7 @@ const GOLDEN: [&str; 20] = [
     "mxnet/good",
     "caffe/good",
     "tensorflow/good",
+    "tflite/good",
     "flax/good",
     "orbax/good",
     "torch/good",

@@ -33,6 +33,8 @@ const WITH_REST: &[(&str, &str)] = &[
     ("npz/good/object.npz", "members of Python objects"),
     ("npz/good/other_members.npz", "a member that is no array"),
     ("caffe/good/chunks.caffemodel", "a blob whose elements have a tag each"),
+    ("tflite/good/sparse.tflite", "elements of a sparse tensor"),
+    ("tflite/good/strings.tflite", "elements that are text"),
     ("orbax/good/zarr3_codecs/manifest.ocdbt", "an array that is encoded in a way that is not read"),
     ("torch/good/script.pt", "the code of TorchScript"),
 ];

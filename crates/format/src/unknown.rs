@@ -60,6 +60,8 @@ const DAMAGED_ONNX: &str = "looks like an ONNX model, but is not a valid one; th
 
 /// Hint for a GGUF model that its format does not recognize.
 const DAMAGED_GGUF: &str = "looks like a GGUF model, but is not a valid one; the file may be damaged, or this build does not include GGUF";
+/// Hint for weights of Darknet that its format does not recognize.
+const DAMAGED_DARKNET: &str = "looks like Darknet weights, but is not a valid file; the file may be damaged, or this build does not include Darknet";
 /// Hint for a model of TensorFlow Lite that its format does not recognize.
 const DAMAGED_TFLITE: &str = "looks like a TFLite model, but is not a valid one; the file may be damaged, or this build does not include TFLite";
 /// Hint for a file of TensorFlow that its format does not recognize.
@@ -302,7 +304,7 @@ fn by_name(head: &[u8], file: &FileName) -> Option<Phrase> {
         "tflite" => return Some(DAMAGED_TFLITE.into()),
         "gguf" => return Some(DAMAGED_GGUF.into()),
         "mlmodel" => "a Core ML model",
-        "weights" => "a Darknet .weights file",
+        "weights" => return Some(DAMAGED_DARKNET.into()),
         "joblib" => return Some(joblib()),
         "pb" | "index" => return Some(DAMAGED_TENSORFLOW.into()),
         extension if extension.strip_prefix("data-").is_some_and(is_shard) => {
@@ -501,7 +503,7 @@ mod tests {
     fn detects_openvino_and_darknet() {
         let xml = "<?xml version=\"1.0\"?>\n<net name=\"m\" version=\"11\">";
         assert_type("m.xml", xml.as_bytes(), "an OpenVINO model (XML)");
-        assert_type("yolov3.weights", b"\0\0\0\0\x02\0\0\0\0\0\0\0", "a Darknet .weights file");
+        assert_eq!(hint_of("yolov3.weights", b"\0\0\0\0\x02\0\0\0\0\0\0\0"), DAMAGED_DARKNET);
     }
 
     #[test]

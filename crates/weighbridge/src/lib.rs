@@ -54,6 +54,7 @@
 //! | [`gguf`](formats::gguf) | yes | yes | GGUF models, with quantized tensors; shards are read |
 //! | [`mxnet`](formats::mxnet) | yes | yes | parameters of MXNet and Gluon, with their symbol |
 //! | [`caffe`](formats::caffe) | yes | no | weights, networks and training states of Caffe |
+//! | [`darknet`](formats::darknet) | yes | no | weights of Darknet (YOLO) with their network |
 //! | [`tensorflow`](formats::tensorflow) | yes | checkpoints | checkpoints, SavedModels, frozen graphs |
 //! | [`tflite`](formats::tflite) | yes | no | models of TensorFlow Lite |
 //! | [`flax`](formats::flax) | yes | yes | Flax: trees of arrays in MessagePack, one file or shards |
@@ -68,7 +69,7 @@
 //! # Features
 //!
 //! Each format is a feature: `primitiv`, `safetensors`, `numpy` (npy and npz), `torch`, `hdf5`, `tables` (Parquet, Arrow, text, word
-//! vectors), `paddle`, `onnx`, `gguf`, `mxnet`, `caffe`, `tensorflow`, `tflite`, `flax` (with Orbax), `joblib` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (edit rules in files, and
+//! vectors), `paddle`, `onnx`, `gguf`, `mxnet`, `caffe`, `darknet`, `tensorflow`, `tflite`, `flax` (with Orbax), `joblib` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (edit rules in files, and
 //! renames by globs and regular expressions) and `wide` (loops for AVX2 and AVX-512). All are on by default. `tract` (runs exported
 //! ONNX graphs) and `usearch` (approximate indexes of tables) are not. Converting, comparing,
 //! checking and printing are always included. A format whose feature is off is reported as unknown. With only `primitiv`,

@@ -16,6 +16,9 @@ pub use weighbridge_biggraph as biggraph;
 #[cfg(feature = "caffe")]
 #[doc(no_inline)]
 pub use weighbridge_caffe as caffe;
+#[cfg(feature = "darknet")]
+#[doc(no_inline)]
+pub use weighbridge_darknet as darknet;
 #[cfg(feature = "flax")]
 #[doc(no_inline)]
 pub use weighbridge_flax as flax;
@@ -107,6 +110,8 @@ pub static ALL: &[&dyn Format] = &[
     &mxnet::MxNet,
     #[cfg(feature = "caffe")]
     &caffe::Caffe,
+    #[cfg(feature = "darknet")]
+    &darknet::Darknet,
     #[cfg(feature = "tensorflow")]
     &tensorflow::Tensorflow,
     #[cfg(feature = "tflite")]

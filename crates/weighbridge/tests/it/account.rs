@@ -57,6 +57,7 @@ fn files_of_the_originals_account_fully() {
         "onnx/good",
         "mxnet/good",
         "caffe/good",
+        "darknet/good",
         "orbax/good",
         "paddle/good",
         "primitiv/good",

@@ -64,6 +64,7 @@ fn goldens() -> Vec<PathBuf> {
         "mxnet/good/module-0003.params",
         "mxnet/good/sparse.params",
         "caffe/good/lenet.caffemodel",
+        "darknet/good/tiny.weights",
         "tensorflow/good/every_dtype",
         "tensorflow/good/partitioned",
         "tensorflow/good/saved_module",

@@ -167,6 +167,7 @@ const LAYERS: [&[&str]; 10] = [
         "formats/gguf",
         "formats/mxnet",
         "formats/caffe",
+        "formats/darknet",
         "formats/tensorflow",
         "formats/tflite",
         "formats/flax",

@@ -164,6 +164,7 @@ fn good_files_give_no_false_alarm() {
         "onnx/good",
         "mxnet/good",
         "caffe/good",
+        "darknet/good",
         "orbax/good",
         "paddle/good",
         "pickle/good",

@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 21] = [
+const GOLDEN: [&str; 22] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -20,6 +20,7 @@ const GOLDEN: [&str; 21] = [
     "gguf/good",
     "mxnet/good",
     "caffe/good",
+    "darknet/good",
     "tensorflow/good",
     "tflite/good",
     "flax/good",

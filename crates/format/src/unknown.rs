@@ -60,6 +60,8 @@ const DAMAGED_ONNX: &str = "looks like an ONNX model, but is not a valid one; th
 
 /// Hint for a GGUF model that its format does not recognize.
 const DAMAGED_GGUF: &str = "looks like a GGUF model, but is not a valid one; the file may be damaged, or this build does not include GGUF";
+/// Hint for a network of OpenVINO that its format does not recognize.
+const DAMAGED_OPENVINO: &str = "looks like an OpenVINO model (XML), but is not a valid one; the file may be damaged, or this build does not include OpenVINO";
 /// Hint for weights of Darknet that its format does not recognize.
 const DAMAGED_DARKNET: &str = "looks like Darknet weights, but is not a valid file; the file may be damaged, or this build does not include Darknet";
 /// Hint for a model of TensorFlow Lite that its format does not recognize.
@@ -339,7 +341,7 @@ fn text(head: &[u8], file: &FileName) -> Option<Phrase> {
         // The root element of OpenVINO.
         let of_openvino = text.contains("<net ");
         return Some(match of_openvino {
-            true => not_read("an OpenVINO model (XML)"),
+            true => DAMAGED_OPENVINO.into(),
             false => "looks like XML text, not a model; the download may have returned an error".into(),
         });
     }
@@ -502,7 +504,7 @@ mod tests {
     #[test]
     fn detects_openvino_and_darknet() {
         let xml = "<?xml version=\"1.0\"?>\n<net name=\"m\" version=\"11\">";
-        assert_type("m.xml", xml.as_bytes(), "an OpenVINO model (XML)");
+        assert_eq!(hint_of("m.xml", xml.as_bytes()), DAMAGED_OPENVINO);
         assert_eq!(hint_of("yolov3.weights", b"\0\0\0\0\x02\0\0\0\0\0\0\0"), DAMAGED_DARKNET);
     }
 

@@ -20,6 +20,8 @@ use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{DeepCheck, Detect, Format, FormatInfo, Input, OpenOptions, ReadFormat, Salvage};
+#[cfg(feature = "scan")]
+use weighbridge_format::{Scan, ScanCode};
 use weighbridge_io::source::{FolderRef, SourceRef};
 
 /// The Darknet format.
@@ -50,6 +52,11 @@ impl Format for Darknet {
     }
 
     fn checker(&self) -> Option<&dyn DeepCheck> {
+        Some(self)
+    }
+
+    #[cfg(feature = "scan")]
+    fn scanner(&self) -> Option<&dyn ScanCode> {
         Some(self)
     }
 }
@@ -114,5 +121,21 @@ impl DeepCheck for Darknet {
         let mut outline = Outline::new(Gaps::Forbidden);
         outline.header(0, read::Header::parse(source)?.len, "version and images seen");
         Ok(outline)
+    }
+}
+
+#[cfg(feature = "scan")]
+impl ScanCode for Darknet {
+    /// Weights are numbers, and a network has no code. The two are not needed together.
+    fn scan(&self, source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
+        let head = weighbridge_io::source::read_vec(&**source, 0, source.len().min(4096))?;
+        let read = match read::kind(&head, source) {
+            Some(NETWORK) => read::open(source, None, options, None).map(|_| ()),
+            _ => read::Header::parse(source).map(|_| ()),
+        };
+        match read {
+            Ok(()) => Ok(Scan::default()),
+            Err(error) => Scan::of_error(error.in_file(source.label())),
+        }
     }
 }

@@ -11,7 +11,7 @@ use weighbridge_core::checkpoint::{Checkpoint, Name, Role, Value};
 use weighbridge_core::error::Result;
 use weighbridge_core::tensor::Order;
 use weighbridge_core::topology::AttributeValue;
-use weighbridge_format::{DeepCheck, Detect, OpenOptions, Registry};
+use weighbridge_format::{DeepCheck, Detect, OpenOptions, Registry, ScanCode};
 use weighbridge_io::source::{FolderRef, MemoryFolder};
 use weighbridge_testkit::memory;
 
@@ -234,4 +234,15 @@ fn other_files_are_not_recognized() {
     ] {
         assert!(!Darknet.recognises(head, &memory(head)));
     }
+}
+
+#[test]
+fn weights_are_scanned_without_their_network() {
+    let codes = |name: &str| {
+        let scan = Darknet.scan(&memory(bytes_of(name)), &OpenOptions::default()).unwrap();
+        scan.findings.iter().map(|finding| finding.code.as_str()).collect::<Vec<_>>()
+    };
+    assert!(codes("good/tiny.weights").is_empty() && codes("good/tiny.cfg").is_empty());
+    assert_eq!(codes("bad/unclosed.cfg"), ["unreadable"]);
+    assert_eq!(codes("bad/newer.weights"), ["unreadable"]);
 }

@@ -52,11 +52,13 @@ pub(crate) fn topology(model: &Model<'_>, writer: Option<String>) -> Result<Topo
     Ok(Topology { form: FORM, writer, bytes: Arc::new([]), blocks, feeds, fetches, operator_versions })
 }
 
+/// Versions of operators by their names.
+type Versions = Vec<(String, i64)>;
 /// Kind of an operator: its name, and true if it is not of TensorFlow Lite.
 type Code = (String, bool);
 
 /// Returns the kinds of operators by their index, and their versions.
-fn codes(model: &Model<'_>) -> Result<(Vec<Code>, Vec<(String, i64)>)> {
+fn codes(model: &Model<'_>) -> Result<(Vec<Code>, Versions)> {
     let file = model.root.file;
     let (mut names, mut versions) = (Vec::new(), Vec::new());
     for code in model.root.tables("operator_codes")?.iter() {

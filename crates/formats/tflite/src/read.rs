@@ -44,7 +44,7 @@ impl<'a> Model<'a> {
     /// Reads the top of a file.
     ///
     /// # Errors
-    /// [`weighbridge_core::Kind::Corrupt`] if it is no model; [`weighbridge_core::Kind::Unsupported`] for another version.
+    /// [`weighbridge_core::Kind::Corrupt`] if it is not a model; [`weighbridge_core::Kind::Unsupported`] for another version.
     pub(crate) fn new(file: &'a File) -> Result<Self> {
         let head = read_vec(&*file.source, 0, file.source.len().min(8))?;
         if head.get(4..8) != Some(MAGIC) {
@@ -266,12 +266,11 @@ pub(crate) fn skipped(tensor: &Table<'_>) -> Result<Option<String>> {
     })
 }
 
+/// Dtype and shape in the index; name of the dtype and shape of a tensor whose elements share bytes.
+type Layout = (DType, Shape, Option<(&'static str, Shape)>);
+
 /// Returns dtype and shape in the index, with dtype and shape of the tensor if its elements share bytes.
-fn layout(
-    number: i64,
-    dims: &[i64],
-    limits: &Limits,
-) -> Result<(DType, Shape, Option<(&'static str, Shape)>)> {
+fn layout(number: i64, dims: &[i64], limits: &Limits) -> Result<Layout> {
     Limits::check("dimensions", "dimensions", dims.len() as u64, limits.dimensions)?;
     let sizes: Option<Vec<u64>> = dims.iter().map(|&size| u64::try_from(size).ok()).collect();
     let Some(shape) = sizes.map(Shape::new) else {

@@ -40,6 +40,9 @@ pub use weighbridge_numpy::{npy, npz};
 #[cfg(feature = "onnx")]
 #[doc(no_inline)]
 pub use weighbridge_onnx as onnx;
+#[cfg(feature = "openvino")]
+#[doc(no_inline)]
+pub use weighbridge_openvino as openvino;
 #[cfg(feature = "paddle")]
 #[doc(no_inline)]
 pub use weighbridge_paddle as paddle;
@@ -116,6 +119,8 @@ pub static ALL: &[&dyn Format] = &[
     &tensorflow::Tensorflow,
     #[cfg(feature = "tflite")]
     &tflite::Tflite,
+    #[cfg(feature = "openvino")]
+    &openvino::OpenVino,
     #[cfg(feature = "flax")]
     &flax::Flax,
     #[cfg(feature = "flax")]

@@ -33,9 +33,9 @@ const WITH_REST: &[(&str, &str)] = &[
     ("npz/good/object.npz", "members of Python objects"),
     ("npz/good/other_members.npz", "a member that is no array"),
     ("caffe/good/chunks.caffemodel", "a blob whose elements have a tag each"),
+    ("orbax/good/zarr3_codecs/manifest.ocdbt", "an array that is encoded in a way that is not read"),
     ("tflite/good/sparse.tflite", "elements of a sparse tensor"),
     ("tflite/good/strings.tflite", "elements that are text"),
-    ("orbax/good/zarr3_codecs/manifest.ocdbt", "an array that is encoded in a way that is not read"),
     ("torch/good/script.pt", "the code of TorchScript"),
 ];
 
@@ -65,6 +65,7 @@ fn files_of_the_originals_account_fully() {
         "tables",
         "tensorflow/good",
         "tflite/good",
+        "openvino/good",
         "torch/good",
         "biggraph/set1",
         "biggraph/set2",

@@ -70,6 +70,7 @@ fn goldens() -> Vec<PathBuf> {
         "tensorflow/good/saved_module",
         "tensorflow/good/frozen_v1.pb",
         "tflite/good/int8_conv.tflite",
+        "openvino/good/conv.xml",
         "flax/good/adam.msgpack",
         "orbax/good/small",
         "hdf5/small/plain_default.h5",

@@ -170,6 +170,7 @@ const LAYERS: [&[&str]; 10] = [
         "formats/darknet",
         "formats/tensorflow",
         "formats/tflite",
+        "formats/openvino",
         "formats/flax",
         "formats/biggraph",
     ],

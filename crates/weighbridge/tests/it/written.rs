@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 22] = [
+const GOLDEN: [&str; 23] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -23,6 +23,7 @@ const GOLDEN: [&str; 22] = [
     "darknet/good",
     "tensorflow/good",
     "tflite/good",
+    "openvino/good",
     "flax/good",
     "orbax/good",
     "torch/good",

@@ -219,3 +219,14 @@ fn other_documents_are_not_recognized() {
     let text = "\u{feff}<?xml version=\"1.0\"?>\n<!-- made by hand -->\n<net name=\"x\" version=\"10\">";
     assert!(OpenVino.recognises(text.as_bytes(), &memory(text.as_bytes())));
 }
+
+#[test]
+fn entities_are_characters() {
+    let budget = weighbridge_core::budget::Budget::new(0, &OpenOptions::default().limits);
+    let text =
+        |text: &str| crate::xml::parse(&format!("<a b='{text}'/>"), &budget).unwrap().attributes[0].1.clone();
+    assert_eq!(text("&lt;&gt;&amp;&quot;&apos;&#65;&#x42;"), "<>&\"'AB");
+    assert_eq!(text("&unknown; & &#xd800;"), "&unknown; & &#xd800;");
+    // Each of these could search the rest of the text.
+    assert_eq!(text(&"&".repeat(1_000_000)).len(), 1_000_000);
+}

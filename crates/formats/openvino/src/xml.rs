@@ -7,6 +7,9 @@ use weighbridge_core::text::quoted;
 /// Memory of an element or an attribute, besides its texts.
 const ENTRY: u64 = 150;
 
+/// Maximum bytes of an entity, with its semicolon.
+const MAX_ENTITY: usize = 12;
+
 /// Element.
 #[derive(Debug, Default)]
 pub(crate) struct Element {
@@ -132,7 +135,9 @@ fn unescaped(text: &str) -> String {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('&') {
         out.push_str(before);
-        let found = after.split_once(';').and_then(|(name, after)| Some((entity(name)?, after)));
+        // Far semicolons are not searched, so that the work is that of the text.
+        let end = after.bytes().take(MAX_ENTITY).position(|byte| byte == b';');
+        let found = end.and_then(|end| Some((entity(after.get(..end)?)?, after.get(end + 1..)?)));
         match found {
             Some((character, after)) => {
                 out.push(character);

@@ -53,8 +53,9 @@ def test_every_format(name: str, tmp_path: Path) -> None:
 
 
 def test_all_formats_are_tested() -> None:
-    # An ONNX model is a graph: arrays are not enough. Files of Caffe, joblib and Orbax are read only.
-    assert {*TARGETS, "onnx", "caffe", "joblib", "orbax"} == set(weighbridge.formats())
+    # An ONNX model is a graph: arrays are not enough. Files of the others are read only.
+    others = {"onnx", "caffe", "darknet", "joblib", "openvino", "orbax", "tflite"}
+    assert {*TARGETS, *others} == set(weighbridge.formats())
 
 
 def test_accepts_all_array_protocols(tmp_path: Path) -> None:

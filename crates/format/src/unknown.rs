@@ -60,6 +60,12 @@ const DAMAGED_ONNX: &str = "looks like an ONNX model, but is not a valid one; th
 
 /// Hint for a GGUF model that its format does not recognize.
 const DAMAGED_GGUF: &str = "looks like a GGUF model, but is not a valid one; the file may be damaged, or this build does not include GGUF";
+/// Hint for a network of OpenVINO that its format does not recognize.
+const DAMAGED_OPENVINO: &str = "looks like an OpenVINO model (XML), but is not a valid one; the file may be damaged, or this build does not include OpenVINO";
+/// Hint for weights of Darknet that its format does not recognize.
+const DAMAGED_DARKNET: &str = "looks like Darknet weights, but is not a valid file; the file may be damaged, or this build does not include Darknet";
+/// Hint for a model of TensorFlow Lite that its format does not recognize.
+const DAMAGED_TFLITE: &str = "looks like a TFLite model, but is not a valid one; the file may be damaged, or this build does not include TFLite";
 /// Hint for a file of TensorFlow that its format does not recognize.
 const DAMAGED_TENSORFLOW: &str = "looks like a file of TensorFlow, but is not a valid one; the file may be damaged, or this build does not include TensorFlow";
 /// Hint for a data file of TensorFlow.
@@ -191,7 +197,7 @@ fn by_structure(head: &[u8], file: &FileName) -> Option<Phrase> {
         return Some(not_read("a GGML file"));
     }
     if head.get(4..8) == Some(b"TFL3") {
-        return Some(not_read("a TFLite file"));
+        return Some(DAMAGED_TFLITE.into());
     }
     if head.get(257..262) == Some(b"ustar") {
         return Some("looks like a tar archive; unpack it first".into());
@@ -297,10 +303,10 @@ fn by_name(head: &[u8], file: &FileName) -> Option<Phrase> {
     };
     let file_type = match file.extension.as_str() {
         "onnx" => return Some(DAMAGED_ONNX.into()),
-        "tflite" => "a TFLite file",
+        "tflite" => return Some(DAMAGED_TFLITE.into()),
         "gguf" => return Some(DAMAGED_GGUF.into()),
         "mlmodel" => "a Core ML model",
-        "weights" => "a Darknet .weights file",
+        "weights" => return Some(DAMAGED_DARKNET.into()),
         "joblib" => return Some(joblib()),
         "pb" | "index" => return Some(DAMAGED_TENSORFLOW.into()),
         extension if extension.strip_prefix("data-").is_some_and(is_shard) => {
@@ -335,7 +341,7 @@ fn text(head: &[u8], file: &FileName) -> Option<Phrase> {
         // The root element of OpenVINO.
         let of_openvino = text.contains("<net ");
         return Some(match of_openvino {
-            true => not_read("an OpenVINO model (XML)"),
+            true => DAMAGED_OPENVINO.into(),
             false => "looks like XML text, not a model; the download may have returned an error".into(),
         });
     }
@@ -464,7 +470,7 @@ mod tests {
         assert_eq!(hint_of("m.gguf", b"\x01\x02\x03\x04"), DAMAGED_GGUF);
         assert_type("m", b"lmgg\0\0\0\0", "a GGML file");
         assert_type("m", b"{L\0\0\0\0\0\0\0\x02L", "a UBJSON file, as XGBoost saves");
-        assert_type("m", b"\x1c\0\0\0TFL3\x14\0\x20\0", "a TFLite file");
+        assert_eq!(hint_of("m", b"\x1c\0\0\0TFL3\x14\0\x20\0"), DAMAGED_TFLITE);
         assert_eq!(hint_of("m", b"\x12\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), DAMAGED_MXNET);
     }
 
@@ -498,8 +504,8 @@ mod tests {
     #[test]
     fn detects_openvino_and_darknet() {
         let xml = "<?xml version=\"1.0\"?>\n<net name=\"m\" version=\"11\">";
-        assert_type("m.xml", xml.as_bytes(), "an OpenVINO model (XML)");
-        assert_type("yolov3.weights", b"\0\0\0\0\x02\0\0\0\0\0\0\0", "a Darknet .weights file");
+        assert_eq!(hint_of("m.xml", xml.as_bytes()), DAMAGED_OPENVINO);
+        assert_eq!(hint_of("yolov3.weights", b"\0\0\0\0\x02\0\0\0\0\0\0\0"), DAMAGED_DARKNET);
     }
 
     #[test]

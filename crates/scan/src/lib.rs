@@ -15,6 +15,7 @@
 //! | [`hdf5()`] | HDF5: links, external storage, Keras code, opaque bytes |
 //! | [`config()`], [`template()`] | JSON: configurations of Keras and others; chat templates |
 //! | [`yaml()`] | YAML: tags and targets that name a callable |
+//! | [`graph_operator`] | operators of TensorFlow that read or write files, or call Python |
 //!
 //! Content that was not scanned is always reported and never counts as clean.
 //!
@@ -41,6 +42,7 @@
 
 mod beginning;
 mod config;
+mod graph_operators;
 #[cfg(feature = "hdf5")]
 mod hdf5;
 mod json;
@@ -55,6 +57,7 @@ mod zips;
 pub use beginning::{Beginning, Class};
 pub use beginning::{Ending, begins_as_zip, ends_as_zip};
 pub use config::{config, keras, template, yaml};
+pub use graph_operators::{graph_effect, graph_operator};
 #[cfg(feature = "hdf5")]
 pub use hdf5::hdf5;
 pub(crate) use names::judge_member;

@@ -10,62 +10,10 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::topology::{AttributeValue, Operator};
 use weighbridge_format::{HEAD, OpenOptions, Scan};
 use weighbridge_io::source::{SourceRef, read_vec};
-use weighbridge_scan::Beginning;
+use weighbridge_scan::{Beginning, graph_effect, graph_operator};
 
 /// Maximum number of operators named in findings of one kind.
 const MAX_LISTED: usize = 20;
-/// Operators that call a function of Python. The function is in the program that made the graph, not in the file.
-const PYTHON: [&str; 4] = ["EagerPyFunc", "PyFunc", "PyFuncStateless", "NumpyFunction"];
-/// Operators that read files or folders, beside those of checkpoints.
-const READS: [&str; 26] = [
-    "CSVDataset",
-    "CSVDatasetV2",
-    "FixedLengthRecordDataset",
-    "FixedLengthRecordDatasetV2",
-    "FixedLengthRecordReader",
-    "FixedLengthRecordReaderV2",
-    "GenerateVocabRemapping",
-    "ImmutableConst",
-    "InitializeTableFromTextFile",
-    "InitializeTableFromTextFileV2",
-    "LMDBDataset",
-    "LMDBReader",
-    "LoadAndRemapMatrix",
-    "LoadDataset",
-    "MatchingFiles",
-    "MatchingFilesDataset",
-    "ReadFile",
-    "SqlDataset",
-    "TFRecordDataset",
-    "TFRecordDatasetV2",
-    "TFRecordReader",
-    "TFRecordReaderV2",
-    "TextLineDataset",
-    "TextLineReader",
-    "TextLineReaderV2",
-    "WholeFileReaderV2",
-];
-/// Operators that write files, beside those of checkpoints.
-const WRITES: [&str; 9] = [
-    "CreateSummaryFileWriter",
-    "DatasetToTFRecord",
-    "DumpTensor",
-    "PrintV2",
-    "SaveDataset",
-    "SaveDatasetV2",
-    "SnapshotDataset",
-    "SnapshotDatasetV2",
-    "WriteFile",
-];
-/// Operators that open network connections.
-const NETWORK: [&str; 6] = [
-    "DataServiceDataset",
-    "DataServiceDatasetV2",
-    "DataServiceDatasetV3",
-    "DataServiceDatasetV4",
-    "RpcClient",
-    "RpcServer",
-];
 /// Names of the operators of TensorFlow 2.21, a line each.
 const BUILT_IN: &str = include_str!("operators.txt");
 
@@ -119,15 +67,12 @@ fn judge<'a>(operators: impl Iterator<Item = &'a Operator>, scan: &mut Scan) {
     let mut counts: BTreeMap<(&'static str, String), u64> = BTreeMap::new();
     for operator in operators {
         let kind = operator.kind.as_str();
-        let plain = kind.strip_prefix("Experimental").unwrap_or(kind);
-        let code = match plain {
-            _ if PYTHON.contains(&plain) => "runs-python",
-            _ if NETWORK.contains(&plain) => "network",
-            _ if WRITES.contains(&plain) && !writes_to_screen(operator) => "writes-files",
-            _ if READS.contains(&plain) => "reads-files",
+        let code = match graph_operator(kind) {
+            Some(_) if writes_to_screen(operator) => continue,
+            Some(code) => code,
             // Operators of the runtime itself begin with an underscore.
-            _ if !built_in.contains(kind) && !kind.starts_with('_') => "custom-operators",
-            _ => continue,
+            None if !built_in.contains(kind) && !kind.starts_with('_') => "custom-operators",
+            None => continue,
         };
         *counts.entry((code, kind.to_owned())).or_default() += 1;
     }
@@ -139,13 +84,8 @@ fn judge<'a>(operators: impl Iterator<Item = &'a Operator>, scan: &mut Scan) {
             continue;
         }
         let times = if *count == 1 { String::new() } else { format!(" ({count} operators)") };
-        let effect = match *code {
-            "runs-python" => "calls a Python function of the program that runs the graph",
-            "network" => "opens network connections when the graph is run",
-            "writes-files" => "writes files when the graph is run",
-            "reads-files" => "reads files when the graph is run",
-            _ => "is not one of TensorFlow: it needs a library that the program must load",
-        };
+        let effect = graph_effect(code)
+            .unwrap_or("is not one of TensorFlow: it needs a library that the program must load");
         scan.push(code, format!("operator {}{times} {effect}", escape_text(kind)));
     }
 }

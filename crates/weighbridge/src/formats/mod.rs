@@ -16,6 +16,9 @@ pub use weighbridge_biggraph as biggraph;
 #[cfg(feature = "caffe")]
 #[doc(no_inline)]
 pub use weighbridge_caffe as caffe;
+#[cfg(feature = "darknet")]
+#[doc(no_inline)]
+pub use weighbridge_darknet as darknet;
 #[cfg(feature = "flax")]
 #[doc(no_inline)]
 pub use weighbridge_flax as flax;
@@ -37,6 +40,9 @@ pub use weighbridge_numpy::{npy, npz};
 #[cfg(feature = "onnx")]
 #[doc(no_inline)]
 pub use weighbridge_onnx as onnx;
+#[cfg(feature = "openvino")]
+#[doc(no_inline)]
+pub use weighbridge_openvino as openvino;
 #[cfg(feature = "paddle")]
 #[doc(no_inline)]
 pub use weighbridge_paddle as paddle;
@@ -52,6 +58,9 @@ pub use weighbridge_tables::{arrow, parquet, records, table, tsv, word2vec};
 #[cfg(feature = "tensorflow")]
 #[doc(no_inline)]
 pub use weighbridge_tensorflow as tensorflow;
+#[cfg(feature = "tflite")]
+#[doc(no_inline)]
+pub use weighbridge_tflite as tflite;
 #[cfg(feature = "torch")]
 #[doc(no_inline)]
 pub use weighbridge_torch as torch;
@@ -104,8 +113,14 @@ pub static ALL: &[&dyn Format] = &[
     &mxnet::MxNet,
     #[cfg(feature = "caffe")]
     &caffe::Caffe,
+    #[cfg(feature = "darknet")]
+    &darknet::Darknet,
     #[cfg(feature = "tensorflow")]
     &tensorflow::Tensorflow,
+    #[cfg(feature = "tflite")]
+    &tflite::Tflite,
+    #[cfg(feature = "openvino")]
+    &openvino::OpenVino,
     #[cfg(feature = "flax")]
     &flax::Flax,
     #[cfg(feature = "flax")]

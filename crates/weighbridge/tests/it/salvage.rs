@@ -335,6 +335,7 @@ families! {
     mxnet: "mxnet", true;
     caffe: "caffe", true;
     tensorflow: "tensorflow", true;
+    tflite: "tflite", true;
     flax: "flax", true;
     tables: "tables", true;
     npy: "npy", false;

@@ -103,6 +103,8 @@ const FOUND: &[(&str, &[&str])] = &[
     ("torch/good/script.pt", &["torchscript-code"]),
     ("torch/good/arguments.pt", &["dangerous-import"]),
     ("caffe/good/python.caffemodel", &["runs-python"]),
+    // An operator that reads a file.
+    ("tflite/good/flex_files.tflite", &["reads-files"]),
     // Made to reach out.
     ("hdf5/good/groups_", &["hdf5-external-link"]),
     ("hdf5/good/layouts_", &["hdf5-external-storage", "hdf5-virtual"]),
@@ -125,6 +127,10 @@ const UNTOLD: &[(&str, &[&str])] = &[
     ("mxnet/good/none.params", &["left-out"]),
     ("caffe/good/chunks.caffemodel", &["left-out"]),
     ("caffe/good/odd_blobs.caffemodel", &["left-out"]),
+    // Text and sparse constants, and an operator of another library.
+    ("tflite/good/strings.tflite", &["left-out"]),
+    ("tflite/good/sparse.tflite", &["left-out"]),
+    ("tflite/good/custom.tflite", &["custom-operators"]),
     // Exceptions.
     ("pickle/good/python/types_p", &["unknown-import"]),
     // Compressed in a way that is not read.
@@ -132,6 +138,8 @@ const UNTOLD: &[(&str, &[&str])] = &[
     ("tables/fixed.brotli.parquet", &["unreadable"]),
     // Values and nodes of stores, and packed chunks, are only read as a whole checkpoint.
     ("orbax/good/", &["unknown-content", "archive-not-entered"]),
+    // Constants, which only the network describes.
+    ("openvino/good/", &["unknown-content"]),
     // Arrays of dtypes that are not read.
     ("flax/good/unsupported_dtypes.msgpack", &["left-out"]),
     // A graph in text form.
@@ -158,6 +166,7 @@ fn good_files_give_no_false_alarm() {
         "onnx/good",
         "mxnet/good",
         "caffe/good",
+        "darknet/good",
         "orbax/good",
         "paddle/good",
         "pickle/good",
@@ -166,6 +175,8 @@ fn good_files_give_no_false_alarm() {
         "safetensors/shards",
         "tables",
         "tensorflow/good",
+        "tflite/good",
+        "openvino/good",
         "torch/good",
     ] {
         let report = look(testdata(folder));

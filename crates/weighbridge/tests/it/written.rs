@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 20] = [
+const GOLDEN: [&str; 23] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -20,7 +20,10 @@ const GOLDEN: [&str; 20] = [
     "gguf/good",
     "mxnet/good",
     "caffe/good",
+    "darknet/good",
     "tensorflow/good",
+    "tflite/good",
+    "openvino/good",
     "flax/good",
     "orbax/good",
     "torch/good",

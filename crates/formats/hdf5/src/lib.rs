@@ -25,8 +25,8 @@
 //! written again. `hdf5.null` marks a dataset with a null dataspace. A group without members is an empty map in the
 //! metadata.
 //!
-//! In Keras files the datasets of the optimizer have the role of optimizer state. Keras archives (`.keras`) are read as the
-//! weights file in them, with their JSON members as metadata.
+//! In Keras files the datasets of the optimizer have the role of optimizer state, and the names of variables are the attribute
+//! `variable_name`. Keras archives (`.keras`) are the weights file in them, with their JSON members as metadata.
 //!
 //! PyTorch-BigGraph files are HDF5 files, too: that format is detected first.
 
@@ -66,7 +66,7 @@ pub struct Hdf5;
 const NULL: &str = "hdf5.null";
 /// Attribute of a tensor that is an enumeration: a map from names to numbers.
 const NAMES: &str = "hdf5.enum";
-/// The only kind of file that is written.
+/// Kind of a plain file.
 const KIND: &str = "file";
 /// Kind of a Keras archive.
 const ARCHIVE: &str = "keras";
@@ -82,7 +82,7 @@ const MAX_ATTRIBUTE_LEN: usize = (64 << 10) - ATTRIBUTE_OVERHEAD;
 static INFO: FormatInfo = FormatInfo {
     id: "hdf5",
     title: "HDF5 files and Keras archives",
-    extensions: &[("h5", KIND), ("hdf5", KIND)],
+    extensions: &[("h5", KIND), ("hdf5", KIND), ("keras", ARCHIVE)],
     dtypes: &[
         DType::Bool,
         DType::U8,

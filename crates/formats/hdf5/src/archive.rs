@@ -236,7 +236,7 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
             }
             WEIGHTS => outline.elements(at, len, "deflated weights"),
             name if TEXTS.contains(&name) => outline.header(at, len, "metadata"),
-            _ => outline.unread(at, len, "skipped member of the archive"),
+            _ => outline.header(at, len, "data of layers"),
         }
     }
     Ok(outline)

@@ -32,6 +32,8 @@
 
 mod archive;
 mod keras;
+#[cfg(test)]
+mod models;
 mod names;
 mod options;
 mod read;

@@ -48,7 +48,11 @@ fn described(checkpoint: &Checkpoint) -> Vec<(String, Role, Attributes)> {
 
 fn same(a: &Checkpoint, b: &Checkpoint) {
     let key = |(name, role, attributes): &(String, Role, Attributes)| {
-        (name.clone(), role.clone(), attributes.iter().map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>())
+        (
+            name.clone(),
+            role.clone(),
+            attributes.iter().map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>(),
+        )
     };
     let keys = |checkpoint| described(checkpoint).iter().map(key).collect::<Vec<_>>();
     assert_eq!(keys(a), keys(b));
@@ -144,10 +148,12 @@ fn archives_need_layers() {
 #[test]
 fn layers_have_the_names_and_the_order_of_keras() {
     let names = |name: &str| -> Vec<String> {
-        let name_of = |tensor: &TensorEntry| tensor.text_attribute(Attributes::VARIABLE_NAME).map(str::to_owned);
+        let name_of =
+            |tensor: &TensorEntry| tensor.text_attribute(Attributes::VARIABLE_NAME).map(str::to_owned);
         opened(name).tensors.iter().filter_map(name_of).collect()
     };
-    let dense = ["hidden/kernel", "hidden/bias", "bn/gamma", "bn/beta", "bn/moving_mean", "bn/moving_variance"];
+    let dense =
+        ["hidden/kernel", "hidden/bias", "bn/gamma", "bn/beta", "bn/moving_mean", "bn/moving_variance"];
     let keras_2: Vec<String> = dense.iter().map(|name| format!("{name}:0")).collect();
     // Lists that are split in parts read alike.
     for name in ["k2_dense.h5", "k2_legacy.h5", "k2_split.h5"] {
@@ -179,7 +185,12 @@ fn statistics_are_buffers() {
     // tf-keras does not state the names of layers, and saves the state of metrics.
     assert_eq!(
         buffers("k2_dense.keras"),
-        [&*format!("{normalization}.2"), &format!("{normalization}.3"), "metrics.mean.vars.0", "metrics.mean.vars.1"]
+        [
+            &*format!("{normalization}.2"),
+            &format!("{normalization}.3"),
+            "metrics.mean.vars.0",
+            "metrics.mean.vars.1"
+        ]
     );
     assert_eq!(buffers("dense.weights.h5"), [""; 0]);
 }
@@ -229,7 +240,10 @@ fn very_long_names_of_state_are_not_searched() {
     paths[state].extend(long.split('/'));
     let begun = std::time::Instant::now();
     let implied = keras::implied(&paths, &checkpoint.tensors, &checkpoint.metadata, None);
-    assert_eq!((implied[state].name.as_deref(), &implied[state].role), (Some(&*long), &Role::OptimizerPart { of: None }));
+    assert_eq!(
+        (implied[state].name.as_deref(), &implied[state].role),
+        (Some(&*long), &Role::OptimizerPart { of: None })
+    );
     assert!(begun.elapsed().as_secs() < 10);
 }
 
@@ -286,7 +300,9 @@ fn archives_without_valid_json_have_no_buffers() {
     let mut checkpoint = opened("conv.keras");
     checkpoint.metadata.set("config.json", Value::Text("{\"layers\": [".into()));
     let again = open_bytes(&written(&checkpoint, ARCHIVE)).unwrap();
-    assert!(matches!(again.metadata.get("config.json"), Some(Value::Text(text)) if text.starts_with("{\"layers")));
+    assert!(
+        matches!(again.metadata.get("config.json"), Some(Value::Text(text)) if text.starts_with("{\"layers"))
+    );
     // The roles of the source are kept as bridge metadata.
     assert_eq!(again.tensors.iter().filter(|tensor| tensor.role == Role::Buffer).count(), 2);
 }

@@ -152,3 +152,132 @@ fn filled(own: TensorEntry, given: TensorEntry, renamed: &HashMap<String, String
         ..given
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use super::*;
+    use crate::ops::{Changes, ConvertOptions, convert};
+    use crate::tensor::{DType, Order};
+    use std::path::PathBuf;
+
+    fn model(name: &str) -> PathBuf {
+        weighbridge_testkit::testdata(format!("hdf5/models/{name}"))
+    }
+
+    fn options(like: &Path, changes: Changes) -> ConvertOptions {
+        ConvertOptions { like: Some(like.to_owned()), changes, ..ConvertOptions::default() }
+    }
+
+    /// Returns the code of the error, after a conversion of the weights of `dense.keras` into it.
+    fn code(target: &Path, changes: Changes) -> &'static str {
+        let like = model("dense.keras");
+        convert(&like, target, &options(&like, changes)).map_or_else(|e| e.code().as_str(), |_| "fine")
+    }
+
+    #[test]
+    fn tensors_go_into_the_layout_of_the_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let (weights, target) = (folder.path().join("w.npz"), folder.path().join("m.keras"));
+        let like = model("dense.keras");
+        let plain = ConvertOptions { plain: true, ..ConvertOptions::default() };
+        convert(&like, &weights, &plain).unwrap();
+        convert(&weights, &target, &options(&like, Changes::default())).unwrap();
+        let (own, written) = (formats::open(&like).unwrap(), formats::open(&target).unwrap());
+        assert_eq!((written.format, written.kind), ("hdf5", "keras"));
+        assert_eq!(written.metadata.to_json(), own.metadata.to_json());
+        assert_eq!(written.tensors.len(), own.tensors.len());
+        for (one, other) in written.tensors.iter().zip(&own.tensors) {
+            assert_eq!((&one.path, &one.role), (&other.path, &other.role));
+            assert_eq!(one.read_tensor(Order::Row).unwrap(), other.read_tensor(Order::Row).unwrap());
+        }
+        // Weights alone have another layout than a whole model.
+        let error =
+            convert(&weights, folder.path().join("m.h5"), &options(&model("dense.h5"), Changes::default()));
+        assert_eq!(error.unwrap_err().code().as_str(), "missing-tensors");
+    }
+
+    #[test]
+    fn each_tensor_must_be_in_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("m.keras");
+        let drop = |pattern: &str| Changes { drop: vec![pattern.to_owned()], ..Changes::default() };
+        let rename = |rule: &str| Changes { rename: vec![rule.to_owned()], ..Changes::default() };
+        assert_eq!(code(&target, drop("layers.dense.vars.0")), "missing-tensors");
+        assert_eq!(code(&target, rename("layers.dense.vars.0=other")), "missing-tensors");
+        let cast = Changes { cast: Some(DType::F16), ..Changes::default() };
+        assert_eq!(code(&target, cast), "dtype-differs");
+        let dense = crate::ops::edit::Rule::parse("transpose", &["layers.dense.vars.0".to_owned()]).unwrap();
+        let transpose = Changes { rules: dense, ..Changes::default() };
+        assert_eq!(code(&target, transpose), "shape-differs");
+        assert!(!target.exists());
+        let state = Changes { drop: vec!["optimizer.*".to_owned()], ..Changes::default() };
+        let like = model("dense.keras");
+        let error = convert(&like, &target, &options(&like, state.clone())).unwrap_err();
+        assert_eq!(
+            (error.code().as_str(), error.hint_text().unwrap().contains("no_state")),
+            ("missing-tensors", false)
+        );
+        assert!(error.hint_text().unwrap().contains("optimizer state"), "{error}");
+        convert(&like, &target, &options(&like, Changes { no_state: true, ..state })).unwrap();
+        assert!(formats::open(&target).unwrap().tensors.iter().all(|tensor| !tensor.role.is_state()));
+        // A smaller model than the source.
+        let error = convert(&like, folder.path().join("c.keras"), &options(&target, Changes::default()));
+        assert_eq!(error.unwrap_err().code().as_str(), "extra-tensors");
+        let stateless = Changes { no_state: true, ..Changes::default() };
+        convert(&like, folder.path().join("c.keras"), &options(&target, stateless)).unwrap();
+    }
+
+    #[test]
+    fn state_without_a_role_is_dropped_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let (weights, target) = (folder.path().join("w.safetensors"), folder.path().join("m.keras"));
+        let like = model("dense.keras");
+        convert(&like, &weights, &ConvertOptions { plain: true, ..ConvertOptions::default() }).unwrap();
+        let stateless = Changes { no_state: true, ..Changes::default() };
+        convert(&weights, &target, &options(&like, stateless)).unwrap();
+        assert_eq!(formats::open(&target).unwrap().tensors.len(), 8);
+    }
+
+    #[test]
+    fn variable_names_find_their_tensors() {
+        let folder = tempfile::tempdir().unwrap();
+        let (weights, target) = (folder.path().join("w.safetensors"), folder.path().join("m.h5"));
+        let like = model("k2_dense.h5");
+        let open = OpenOptions { names: formats::Names::Variable, ..OpenOptions::default() };
+        convert(&like, &weights, &ConvertOptions { open, plain: true, ..ConvertOptions::default() }).unwrap();
+        assert!(formats::open(&weights).unwrap().tensors.iter().any(|t| t.text() == "hidden/kernel:0"));
+        convert(&weights, &target, &options(&like, Changes::default())).unwrap();
+        let names = |path: &Path| {
+            formats::open(path).unwrap().tensors.iter().map(TensorEntry::text).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&target), names(&like));
+        // Both names of one tensor.
+        let mut both = formats::open(&weights).unwrap();
+        both.tensors.extend(formats::open(&like).unwrap().tensors);
+        let error = fill(both, &like, &OpenOptions::default(), false).unwrap_err();
+        assert_eq!(error.code().as_str(), "name-collision");
+    }
+
+    #[test]
+    fn the_model_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("m.keras");
+        std::fs::copy(model("dense.keras"), &copy).unwrap();
+        let before = std::fs::read(&copy).unwrap();
+        let force = ConvertOptions { force: true, ..options(&copy, Changes::default()) };
+        let error = convert(model("dense.keras"), &copy, &force).unwrap_err();
+        assert_eq!(error.code().as_str(), "output-is-input");
+        assert_eq!(std::fs::read(&copy).unwrap(), before);
+    }
+
+    #[test]
+    fn models_of_other_formats_are_filled_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let like = weighbridge_testkit::testdata("primitiv/good/trained/trained_xor_a.model");
+        let (weights, target) = (folder.path().join("w.safetensors"), folder.path().join("m.model"));
+        convert(&like, &weights, &ConvertOptions { plain: true, ..ConvertOptions::default() }).unwrap();
+        convert(&weights, &target, &options(&like, Changes::default())).unwrap();
+        assert_eq!(std::fs::read(&target).unwrap(), std::fs::read(&like).unwrap());
+    }
+}

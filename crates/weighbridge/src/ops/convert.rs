@@ -174,7 +174,8 @@ fn plan_opened(
     notes.extend(other_extension(target, format));
     let has_state =
         checkpoint.tensors.iter().any(|t| t.role.is_state()) || notes.iter().any(Note::is_of_state);
-    if options.changes.no_state && !has_state {
+    // The model to fill may recognize more.
+    if options.changes.no_state && !has_state && options.like.is_none() {
         let text = phrase![
             "no tensor is recognized as optimizer state, so none was dropped: ",
             Opt::Drop,

@@ -10,8 +10,11 @@ use weighbridge_io::testing::materialise;
 use weighbridge_testkit::{golden, memory};
 use weighbridge_zip as zip;
 
-/// By file and dataset: dtype, shape and hash of the elements, as h5py reads them.
-fn expected() -> BTreeMap<String, BTreeMap<String, (String, Vec<u64>, String)>> {
+/// By dataset: dtype, shape and hash of the elements.
+type Datasets = BTreeMap<String, (String, Vec<u64>, String)>;
+
+/// Datasets of each file, as h5py reads them.
+fn expected() -> BTreeMap<String, Datasets> {
     serde_json::from_slice(&golden("hdf5/models/expected.json")).unwrap()
 }
 

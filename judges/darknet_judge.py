@@ -2,7 +2,7 @@
 
     python judges/darknet_judge.py target/release/weighbridge
 
-Needs: the packages of judges/darknet.txt (Python 3.8 to 3.11).
+Needs: the packages of judges/caffe.txt (Python 3.8 to 3.11).
 
 - OpenCV loads the golden files and random networks with their weights. Its parameters of every layer have the bits of the tensors that
   Weighbridge converts to safetensors. OpenCV has no sections `local`, `batchnorm` and `network`: these have the order of save_weights

@@ -102,6 +102,7 @@ def main():
     train(net, 3, 2e-4, only="9")
     torch.save(named(net.state_dict()), OUT / "tuned.pt")
     torch.save(language_model(), OUT / "lm.pt")
+    shutil.copy(DATA / "hdf5" / "models" / "dense.keras", OUT)
     evil(OUT / "evil.pt")
     state = {key: value.contiguous() for key, value in language_model().items() if key != "head.weight"}
     save_file(state, str(OUT / "lm.safetensors"), metadata={"format": "pt"})

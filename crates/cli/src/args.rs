@@ -199,6 +199,7 @@ pub(crate) enum Verb {
                             weighbridge convert model.pt enc.safetensors --select 'encoder.*' --rename encoder=\n  \
                             weighbridge convert model.pt model.safetensors --plan      show the files that would be written\n  \
                             weighbridge convert cut.npz rest.npz --salvage             the intact tensors of a damaged file\n  \
+                            weighbridge convert new.npz net.keras --like old.keras     new weights for a Keras model\n  \
                             cat model.pt | weighbridge convert - - --to safetensors > model.safetensors\n\n\
                             primitiv:\n  \
                             weighbridge convert net.model net.safetensors              and back: the same file, byte for byte\n  \

@@ -67,6 +67,7 @@ words! {
     Kind = "kind", "Sets the kind of file within a format.";
     Lenient = "lenient", "Reads files that break a rule.";
     LenientRules = "lenient-rules", "Notes rules that match nothing, instead of failing.";
+    Like = "like", "Sets the model with the layout of the output.";
     List = "list", "Lists all parts of a program.";
     Memory = "memory", "Sets the memory for buffers.";
     Names = "names", "Selects the names of tensors.";

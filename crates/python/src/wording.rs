@@ -46,6 +46,7 @@ const FUNCTIONS: &[Function] = &[
                 Opt::Seed,
                 Opt::Versions,
                 Opt::CopyOthers,
+                Opt::Like,
             ],
         ],
     },

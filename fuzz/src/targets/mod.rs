@@ -97,7 +97,7 @@ pub static TARGETS: &[Target] = &[
     format("torch", &["torch/good"], &[], 3),
     format("dcp", &["dcp/good"], &["metadata", "distcp"], 1),
     format("joblib", &["joblib/good"], &[], 2),
-    format("hdf5", &["hdf5/good", "hdf5/small"], &[], 2),
+    format("hdf5", &["hdf5/good", "hdf5/small", "hdf5/models"], &[], 2),
     format("biggraph", &["biggraph/alt", "biggraph/text"], &["h5", "hdf5"], 1),
     format("paddle", &["paddle/good"], &[], 4),
     format("onnx", &["onnx/good"], &["onnx"], 3),

@@ -111,6 +111,7 @@ def convert(
     versions: Literal["current", "all"] = "current",
     set_metadata: Pairs = None,
     plain: bool = False,
+    like: Optional[Path] = None,
     copy_others: bool = False,
     to: Optional[str] = None,
     kind: Optional[str] = None,
@@ -149,6 +150,7 @@ def convert(
     - `reverse_dims`: keep column-major bytes and reverse the dimensions;
     - `set_metadata`: metadata to set, as a dict or as texts `KEY=VALUE`;
     - `plain`: write no `weighbridge.*` metadata;
+    - `like`: a model whose layout, names and metadata the target has, with the tensors of the source;
     - `copy_others`: copy the other files of a folder, such as `config.json`, into the target folder.
 
     Writing options: `versions="all"` also converts the other versions and the snapshots, from one PyTorch-BigGraph

@@ -50,6 +50,7 @@ pub(crate) fn run(args: &Convert, common: &Common, output: &mut Output) -> Resul
         kind: writing.kind.clone(),
         settings: writing.set.clone(),
         plain: args.plain,
+        like: args.like.clone(),
         copy_others: args.copy_others,
         changes: Changes {
             first,

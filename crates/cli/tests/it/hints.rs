@@ -202,10 +202,8 @@ fn a_form_is_not_guessed_from_an_unknown_extension() {
 fn extensions_without_an_output_format_have_their_own_hint() {
     let folder = Folder::new();
     let model = folder.model("a.safetensors");
-    for (target, expected) in [("b.bin", "use --to torch"), ("b.keras", "use .h5")] {
-        let error = error(&["convert", &model, &folder.path(target)]);
-        assert_eq!((&error["code"], &error["hint"]), (&"unknown-extension".into(), &expected.into()));
-    }
+    let error = error(&["convert", &model, &folder.path("b.bin")]);
+    assert_eq!((&error["code"], &error["hint"]), (&"unknown-extension".into(), &"use --to torch".into()));
 }
 
 #[test]

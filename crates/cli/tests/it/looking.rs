@@ -269,17 +269,31 @@ fn archives_of_keras_are_read() {
     // The members of an archive are scanned one by one.
     let (_, scan) = coded_json(&["scan", &golden("scan/bad/model.keras")]);
     assert_eq!(scan["files"][0]["findings"][0]["code"], "keras-lambda");
-    // Archives are not written.
+}
+
+#[test]
+fn archives_of_keras_are_written() {
+    let folder = Folder::new();
     let (model, target) = (golden("hdf5/keras/model.keras"), folder.path("again.keras"));
-    assert_eq!(refused(&["convert", &model, &target]), "unknown-extension");
+    ok(&["convert", &model, &target]);
+    assert_eq!(json(&["diff", &model, &target])["same"], true);
     let copy = folder.path("copy.keras");
     fs::copy(&model, &copy).unwrap();
-    let before = fs::read(&copy).unwrap();
+    ok(&["edit", &copy, "--in-place=rewrite", "--drop", "optimizer*"]);
+    assert_eq!((names(&copy).len(), json(&["info", &copy])["kind"].as_str()), (8, Some("keras")));
+    let weights = folder.path("weights.npz");
+    ok(&["convert", &model, &weights, "--plain", "--no-state"]);
+    let bare = folder.path("bare.keras");
+    assert_eq!(refused(&["convert", &weights, &bare]), "config-missing");
+    assert_eq!(refused(&["convert", &weights, &bare, "--like", &model]), "missing-tensors");
+    let hint = error(&["convert", &weights, &bare, "--like", &model])["hint"].clone();
+    assert_eq!(hint, "--no-state writes the model without its optimizer state");
+    ok(&["convert", &weights, &bare, "--like", &model, "--no-state"]);
+    assert_eq!(names(&bare), names(&copy));
     assert_eq!(
-        refused(&["edit", &copy, "--in-place=rewrite", "--drop", "optimizer*"]),
-        "archive-not-written"
+        json(&["info", &bare])["metadata"]["config.json"],
+        json(&["info", &model])["metadata"]["config.json"]
     );
-    assert_eq!(fs::read(&copy).unwrap(), before);
 }
 
 /// A dataset of the optimizer that is not read is a tensor that is lost, unless state is left out.

@@ -1,6 +1,6 @@
 //! Tensors with several names: structured names and variable names.
 
-use super::{Checkpoint, Name, Note, TensorEntry, TensorPath, Value};
+use super::{Checkpoint, Name, Note, Role, TensorEntry, TensorPath, Value};
 use crate::checkpoint::Attributes;
 use crate::error::{Error, Result};
 use std::collections::{HashMap, HashSet};
@@ -114,6 +114,7 @@ impl Checkpoint {
                 }));
         }
         let mut without = 0u64;
+        let mut renamed = HashMap::<String, String>::new();
         for tensor in &mut self.tensors {
             // State follows its parameter, unless it has a name of its own.
             if tensor.role.slot().is_some() {
@@ -134,9 +135,17 @@ impl Checkpoint {
                     let old = std::mem::replace(&mut tensor.path, path);
                     tensor.attributes.remove(wanted);
                     tensor.attributes.insert(kept.to_owned(), Value::Text(old.to_text()));
+                    renamed.insert(old.to_text(), tensor.path.to_text());
                 }
                 // A tensor with a name of the other kind already uses a name of this kind.
                 None => without += u64::from(!tensor.attributes.contains_key(kept)),
+            }
+        }
+        for tensor in &mut self.tensors {
+            if let Role::OptimizerPart { of: Some(of) } = &mut tensor.role
+                && let Some(name) = renamed.get(&of.name)
+            {
+                of.name.clone_from(name);
             }
         }
         if without > 0 {
@@ -154,7 +163,7 @@ impl Checkpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::{Name, Role};
+    use crate::checkpoint::Name;
     use crate::source::{MemorySource, SourceRef};
     use crate::tensor::{DType, Encoding, Shape};
     use std::sync::Arc;
@@ -185,6 +194,15 @@ mod tests {
         c.use_names(Attributes::VARIABLE_NAME, Attributes::STRUCTURED_NAME).unwrap();
         let names: Vec<_> = c.tensors.iter().map(TensorEntry::text).collect();
         assert_eq!(names, ["conv2d_0.w_0", "conv2d_0.w_0/moment1_0", "lone"]);
+    }
+
+    #[test]
+    fn state_of_a_renamed_parameter_follows() {
+        let mut c = checkpoint();
+        let of = crate::checkpoint::StateOf { name: "conv2d_0.w_0".into(), guessed: false };
+        c.tensors[2].role = Role::OptimizerPart { of: Some(Box::new(of)) };
+        c.use_names(Attributes::STRUCTURED_NAME, Attributes::VARIABLE_NAME).unwrap();
+        assert_eq!(c.tensors[2].role.state_of().unwrap().name, "conv1.weight");
     }
 
     #[test]

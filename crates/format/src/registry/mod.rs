@@ -89,9 +89,6 @@ impl Registry {
                 return Err(fail("`.bin` selects no output format".to_owned())
                     .hint(phrase!["use ", Opt::To.with("torch")]));
             }
-            "keras" if self.by_id("hdf5").is_ok() => {
-                return Err(fail("`.keras` files are read but not written".to_owned()).hint("use .h5"));
-            }
             _ => {}
         }
         let written = self.iter().filter(|format| format.writer().is_some());

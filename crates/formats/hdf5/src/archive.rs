@@ -8,27 +8,28 @@
 //! ```
 //!
 //! Stored weights are byte ranges of the archive; opening reads them once for their checksum. Deflated weights are inflated in
-//! memory. The JSON members are metadata under their names.
+//! memory. The JSON members are metadata under their names; other members are companions. An archive is written with both as they
+//! were.
 
-use super::{ARCHIVE, Input, keras, read};
+use super::keras::CONFIG;
+use super::{ARCHIVE, Input, keras, read, write};
 use std::sync::Arc;
 use weighbridge_core::budget::Budget;
 use weighbridge_core::check::{Gaps, Outline};
-use weighbridge_core::checkpoint::{Checkpoint, Note, Value, escape_text};
+use weighbridge_core::checkpoint::{Checkpoint, Metadata, Note, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::{Opt, limit};
-use weighbridge_format::OpenOptions;
+use weighbridge_core::plan::{FileBuilder, WritePlan};
+use weighbridge_format::{OpenOptions, PlanOptions};
 use weighbridge_io::source::{MemorySource, SourceRef, read_vec};
-use weighbridge_zip::{self as zip, Member, Method, Unpacked};
+use weighbridge_zip::{self as zip, Member, Method, Unpacked, ZipBuilder};
 
 /// Member with the weights.
 const WEIGHTS: &str = "model.weights.h5";
-/// Member with the layers.
-const CONFIG: &str = "config.json";
-/// Members that are metadata.
-const TEXTS: [&str; 2] = [CONFIG, "metadata.json"];
+/// Members that are metadata, in the order of Keras.
+const TEXTS: [&str; 2] = ["metadata.json", CONFIG];
 /// Copies of a JSON member in memory while it is read, as text and as parsed values.
 const COPIES: u64 = 8;
 /// Maximum length of deflated weights, as a multiple of the archive.
@@ -62,18 +63,21 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         Err(error) if !options.lenient => return Err(error),
         damaged => damaged.err(),
     };
-    let mut checkpoint = read::open(Input::Alone(&weights), options)?;
+    let (mut texts, mut unread, mut others) = (Metadata::default(), Vec::new(), Vec::new());
+    let budget = options.limits.budget_for(source.len());
+    for member in members.iter().filter(|member| member.name != WEIGHTS && !member.name.ends_with('/')) {
+        match other(source, member, &options.limits, &budget) {
+            Some(Other::Text(text)) => texts.set(&member.name, Value::Text(text)),
+            Some(Other::File(file)) => others.push((member.name.clone(), file)),
+            None => unread.push(escape_text(&member.name)),
+        }
+    }
+    let mut checkpoint = read::open_with(Input::Alone(&weights), options, texts)?;
     checkpoint.kind = ARCHIVE;
+    checkpoint.companions = others;
     if let Some(error) = damaged {
         let text = format!("{}; any tensor may be damaged", error.message());
         checkpoint.notes.push(Note::omission(error.code(), text));
-    }
-    let (mut unread, budget) = (Vec::new(), options.limits.budget_for(source.len()));
-    for member in members.iter().filter(|member| member.name != WEIGHTS && !member.name.ends_with('/')) {
-        match text(source, member, &options.limits, &budget) {
-            Some(text) => checkpoint.metadata.set(&member.name, Value::Text(text)),
-            None => unread.push(escape_text(&member.name)),
-        }
     }
     let more = unread.len().saturating_sub(MAX_NAMED);
     for name in unread.into_iter().take(MAX_NAMED) {
@@ -84,13 +88,6 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         checkpoint
             .notes
             .push(Note::omission("unread-member", format!("{more} more archive members skipped")));
-    }
-    let config = match checkpoint.metadata.get(CONFIG) {
-        Some(Value::Text(text)) => serde_json::from_str(text).ok(),
-        _ => None,
-    };
-    if let Some(config) = config {
-        keras::mark_buffers(&mut checkpoint, &config);
     }
     if let Some(rest) = rest {
         rest.settle(options.lenient, source.label(), &mut checkpoint.notes)?;
@@ -125,35 +122,91 @@ fn weights(source: &SourceRef, member: &Member, limits: &Limits) -> Result<Sourc
     Ok(Arc::new(Unpacked { bytes, archive: source.clone(), member: member.clone() }))
 }
 
-/// Returns the text of a JSON member; `None` for other members, damaged ones, and those that exceed the memory budget.
-fn text(source: &SourceRef, member: &Member, limits: &Limits, budget: &Budget) -> Option<String> {
-    if !TEXTS.contains(&member.name.as_str()) || member.len > limits.header_bytes {
+/// Another member than the weights.
+enum Other {
+    /// Metadata.
+    Text(String),
+    /// Data of a layer, such as a vocabulary.
+    File(SourceRef),
+}
+
+/// Returns another member; `None` for a damaged one, and for metadata that exceeds the memory budget.
+fn other(source: &SourceRef, member: &Member, limits: &Limits, budget: &Budget) -> Option<Other> {
+    let file = member.open(source).ok()?;
+    if !TEXTS.contains(&member.name.as_str()) {
+        check(&file, member).ok()?;
+        return Some(Other::File(file));
+    }
+    if member.len > limits.header_bytes {
         return None;
     }
     budget.take_memory(member.len.saturating_mul(COPIES)).ok()?;
-    let bytes = read_vec(&*member.open(source).ok()?, 0, member.len).ok()?;
-    (crc32fast::hash(&bytes) == member.crc32).then(|| String::from_utf8(bytes).ok()).flatten()
+    let bytes = read_vec(&*file, 0, member.len).ok()?;
+    let text = (crc32fast::hash(&bytes) == member.crc32).then(|| String::from_utf8(bytes).ok()).flatten();
+    text.map(Other::Text)
 }
 
-/// Checks stored weights against their checksum. Deflated weights are checked during inflation.
+/// Plans the archive of `checkpoint`, with its metadata members and the data of layers as in the opened one.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Mismatch`]: `config-missing` where the checkpoint has no layers; as for a file of weights.
+pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
+    let mut weights = checkpoint.clone();
+    let mut archive = ZipBuilder::new(FileBuilder::new(""));
+    for name in TEXTS {
+        let Some(Value::Text(text)) = weights.metadata.remove(name) else {
+            let text = format!("a Keras archive needs a member {name}, which the source does not have");
+            return Err(Error::mismatch("config-missing", text).hint(phrase![
+                "name an archive of the model: ",
+                Opt::Like.any("FILE.keras"),
+                "; or write the weights to a target that ends in .weights.h5"
+            ]));
+        };
+        archive.member(name, text.len() as u64, |file| {
+            file.owned(text);
+            Ok(())
+        })?;
+    }
+    let others = match (checkpoint.format, checkpoint.kind) {
+        ("hdf5", ARCHIVE) => std::mem::take(&mut weights.companions),
+        _ => Vec::new(),
+    };
+    let (file, losses) = write::file(&weights, options, keras::config_of(&checkpoint.metadata).as_ref())?;
+    archive.member(WEIGHTS, file.len, |archive| {
+        archive.embed(file);
+        Ok(())
+    })?;
+    for (name, source) in &others {
+        archive.member(name, source.len(), |archive| {
+            archive.embed(FileBuilder::copy_of(name, source));
+            Ok(())
+        })?;
+    }
+    Ok(WritePlan { format: "hdf5", kind: ARCHIVE, files: vec![archive.finish()], losses })
+}
+
+/// Checks a stored member against its checksum. A deflated one is checked during inflation.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Corrupt`], `crc-mismatch`; [`weighbridge_core::Kind::Io`].
-fn check(weights: &SourceRef, member: &Member) -> Result<()> {
+fn check(data: &SourceRef, member: &Member) -> Result<()> {
     if member.method != Method::Stored {
         return Ok(());
     }
     let (mut crc, mut at) = (crc32fast::Hasher::new(), 0);
-    while at < weights.len() {
-        let step = (weights.len() - at).min(READ_LEN);
-        crc.update(&read_vec(&**weights, at, step)?);
+    while at < data.len() {
+        let step = (data.len() - at).min(READ_LEN);
+        crc.update(&read_vec(&**data, at, step)?);
         at += step;
     }
     let found = crc.finalize();
     if found == member.crc32 {
         return Ok(());
     }
-    let text = format!("the weights ({WEIGHTS}) do not match their checksum");
+    let text = match member.name.as_str() {
+        WEIGHTS => format!("the weights ({WEIGHTS}) do not match their checksum"),
+        name => format!("the archive member {} does not match its checksum", escape_text(name)),
+    };
     Err(Error::corrupt("crc-mismatch", text)
         .at(member.data_offset)
         .expected(format_args!("CRC-32 {:08x}", member.crc32))
@@ -183,7 +236,7 @@ pub(super) fn outline(source: &SourceRef, limits: &Limits) -> Result<Outline> {
             }
             WEIGHTS => outline.elements(at, len, "deflated weights"),
             name if TEXTS.contains(&name) => outline.header(at, len, "metadata"),
-            _ => outline.unread(at, len, "skipped member of the archive"),
+            _ => outline.header(at, len, "data of layers"),
         }
     }
     Ok(outline)
@@ -200,7 +253,6 @@ mod tests {
     use weighbridge::ops::verify::verify_checkpoint;
     use weighbridge_core::checkpoint::Role;
     use weighbridge_core::tensor::Order;
-    use weighbridge_format::PlanOptions;
     use weighbridge_format::WriteFormat;
 
     static MODEL: LazyLock<Vec<u8>> = LazyLock::new(|| weighbridge_testkit::golden("hdf5/keras/model.keras"));
@@ -259,10 +311,11 @@ mod tests {
             {"class_name": "BatchNormalization", "config": {"name": "a"}},
             {"class_name": "Dense", "config": {"name": "a"}},
         ]);
-        let mut other = open(&MODEL[..]).unwrap();
-        other.tensors.iter_mut().for_each(|tensor| tensor.role = Role::Parameter);
-        keras::mark_buffers(&mut other, &config);
-        let buffers = other.tensors.iter().filter(|tensor| tensor.role == Role::Buffer);
+        let other = open(&MODEL[..]).unwrap();
+        let paths: Vec<Vec<&str>> = other.tensors.iter().map(read::parts).collect();
+        let implied = keras::implied(&paths, &other.tensors, &other.metadata, Some(&config));
+        let buffers = other.tensors.iter().zip(implied).filter(|(_, implied)| implied.role == Role::Buffer);
+        let buffers = buffers.map(|(tensor, _)| tensor);
         assert_eq!(
             buffers.map(|tensor| tensor.text()).collect::<Vec<_>>(),
             [format!("{bn}.1"), format!("{bn}.2")]

@@ -25,14 +25,16 @@
 //! written again. `hdf5.null` marks a dataset with a null dataspace. A group without members is an empty map in the
 //! metadata.
 //!
-//! In Keras files the datasets of the optimizer have the role of optimizer state. Keras archives (`.keras`) are read as the
-//! weights file in them, with their JSON members as metadata.
+//! In Keras files the datasets of the optimizer have the role of optimizer state, and the names of variables are the attribute
+//! `variable_name`. Keras archives (`.keras`) are the weights file in them, with their JSON members as metadata.
 //!
 //! PyTorch-BigGraph files are HDF5 files, too: that format is detected first.
 
 mod archive;
 mod keras;
 mod layers;
+#[cfg(test)]
+mod models;
 mod names;
 mod options;
 mod read;
@@ -67,7 +69,7 @@ pub struct Hdf5;
 const NULL: &str = "hdf5.null";
 /// Attribute of a tensor that is an enumeration: a map from names to numbers.
 const NAMES: &str = "hdf5.enum";
-/// The only kind of file that is written.
+/// Kind of a plain file.
 const KIND: &str = "file";
 /// Kind of a Keras archive.
 const ARCHIVE: &str = "keras";
@@ -86,10 +88,10 @@ static INFO: FormatInfo = FormatInfo {
     coverage: Coverage {
         name: "HDF5, Keras",
         read: "numeric datasets of any layout and the common filters; Keras `.h5`, `.weights.h5` and `.keras`",
-        written: "`.h5`, contiguous datasets",
+        written: "`.h5`, contiguous datasets; Keras `.h5`, `.weights.h5` and `.keras` in the layout of a model",
         not_read: "text, compound and variable-length types; external storage; plugin filters",
     },
-    extensions: &[("h5", KIND), ("hdf5", KIND)],
+    extensions: &[("h5", KIND), ("hdf5", KIND), ("keras", ARCHIVE)],
     dtypes: &[
         DType::Bool,
         DType::U8,

@@ -5,9 +5,7 @@ use super::{KIND, NAMES, NULL, keras, layers, types};
 use crate::ReadOptions;
 use std::collections::HashSet;
 use weighbridge_core::budget::Budget;
-use weighbridge_core::checkpoint::{
-    Checkpoint, Lost, Metadata, Name, Note, Role, TensorEntry, TensorPath, Value,
-};
+use weighbridge_core::checkpoint::{Checkpoint, Lost, Metadata, Name, Note, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::{counted, escape};
@@ -28,6 +26,14 @@ const MAX_QUOTED_LEN: usize = 512;
 /// As [`hdf5::read`]. Damaged objects are errors, too, unless reading is lenient: they are then
 /// notes, as are unsupported objects. [`weighbridge_core::Kind::Usage`] for a folder.
 pub(super) fn open(place: Input<'_>, options: &OpenOptions) -> Result<Checkpoint> {
+    open_with(place, options, Metadata::default())
+}
+
+/// As [`open`], with metadata from the archive around the file.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_with(place: Input<'_>, options: &OpenOptions, around: Metadata) -> Result<Checkpoint> {
     let (source, folder) = match place {
         Input::Alone(source) => (source, None),
         Input::Beside(source, folder, name) => (source, Some((folder.clone(), name.to_owned()))),
@@ -97,7 +103,7 @@ pub(super) fn open(place: Input<'_>, options: &OpenOptions) -> Result<Checkpoint
         let text = format!("{opaque} datasets of opaque bytes are read as u8");
         reader.checkpoint.notes.push(Note::new("opaque", text));
     }
-    let mut checkpoint = reader.finish(contents.attributes, contents.types);
+    let mut checkpoint = reader.finish(contents.attributes, contents.types, &around);
     mark_ties(&mut checkpoint, &options.limits.budget_for(source.len()))?;
     Ok(checkpoint)
 }
@@ -261,8 +267,8 @@ impl Reader {
     }
 
     /// Adds metadata, notes and roles after all tensors.
-    fn finish(self, attributes: Attributes, types: Types) -> Checkpoint {
-        let Self { mut checkpoint, names, groups, unread, more, links, more_links, named, .. } = self;
+    fn finish(self, attributes: Attributes, types: Types, around: &Metadata) -> Checkpoint {
+        let Self { mut checkpoint, mut names, groups, unread, more, links, more_links, named, .. } = self;
         let mut index = None;
         let own = attributes.into_iter().filter_map(|(key, value)| match value {
             Value::Text(text) if key == Metadata::INDEX_KEY => {
@@ -301,14 +307,14 @@ impl Reader {
         let skipped = checkpoint.notes.iter().filter_map(|note| note.skipped.as_ref());
         let mut paths: Vec<Vec<&str>> = checkpoint.tensors.iter().map(|tensor| parts(tensor)).collect();
         paths.extend(skipped.map(|tensor| tensor.name.split('.').collect()));
-        let mut state = keras::optimizer_state(&paths).into_iter();
-        for (tensor, is_state) in checkpoint.tensors.iter_mut().zip(&mut state) {
-            if is_state {
-                tensor.role = Role::OptimizerPart { of: None };
-            }
-        }
+        let state = keras::optimizer_state(&paths).into_iter().skip(checkpoint.tensors.len());
         let skipped = checkpoint.notes.iter_mut().filter_map(|note| note.skipped.as_mut());
         skipped.zip(state).for_each(|(tensor, is_state)| tensor.is_state = is_state);
+        for (key, value) in around.iter() {
+            checkpoint.metadata.set(key, value.clone());
+        }
+        let config = keras::config_of(around);
+        keras::describe(&mut checkpoint.tensors, &mut names, &checkpoint.metadata, config.as_ref());
         if let Some(index) = index {
             checkpoint.restore_bridge_index(&names, &index);
         }
@@ -318,7 +324,7 @@ impl Reader {
 }
 
 /// Parts of the path of a dataset; all are UTF-8.
-fn parts(tensor: &TensorEntry) -> Vec<&str> {
+pub(super) fn parts(tensor: &TensorEntry) -> Vec<&str> {
     tensor.path.parts().iter().map(|part| part.as_str().unwrap_or_default()).collect()
 }
 

@@ -2,11 +2,12 @@
 
 use super::names::{dataset_paths, index_name, is_renamed};
 use super::types::{self, StoredTypes};
-use super::{ARCHIVE, KIND, NULL, is_lossless, keras};
+use super::{ARCHIVE, KIND, NULL, archive, is_lossless, keras};
+use serde_json::Value as Json;
 use std::collections::HashSet;
-use weighbridge_core::checkpoint::{Checkpoint, Loss, Metadata, Role, Value, escape_text};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Loss, Metadata, Role, Value, escape_text};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::plan::WritePlan;
+use weighbridge_core::plan::{PlannedFile, WritePlan};
 use weighbridge_core::text::counted;
 use weighbridge_format::PlanOptions;
 use weighbridge_hdf5::StoredAs;
@@ -15,23 +16,50 @@ use weighbridge_hdf5::write::{Data, Hdf5Builder};
 /// Maximum number of attributes of an object; HDF5 allows 65,535.
 const MAX_ATTRIBUTES: usize = 60_000;
 
-/// Plans the file of `checkpoint`. Datasets have the order of the tensors.
+/// Plans the file or archive of `checkpoint`. Datasets have the order of the tensors.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Mismatch`] for what HDF5 cannot hold: `no-such-dtype`, `too-many-dimensions`,
-/// `too-long`; [`weighbridge_core::Kind::Usage`] for another kind than `file`.
+/// `too-long`; `config-missing` for an archive without layers; [`weighbridge_core::Kind::Usage`] for an unknown kind.
 pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<WritePlan> {
-    if options.kind.as_deref() == Some(ARCHIVE) {
-        return Err(Error::usage("archive-not-written", "writing Keras archives is not supported")
-            .hint("write the weights to a target that ends in .h5"));
+    match options.kind.as_deref() {
+        Some(ARCHIVE) => archive::plan(checkpoint, options),
+        None | Some(KIND) => {
+            let (file, losses) = file(checkpoint, options, None)?;
+            Ok(WritePlan { format: "hdf5", kind: KIND, files: vec![file], losses })
+        }
+        Some(other) => Err(Error::usage("unknown-kind", "unknown kind of HDF5 file")
+            .expected(format_args!("{KIND} or {ARCHIVE}"))
+            .found(other)),
     }
-    if let Some(kind) = options.kind.as_deref().filter(|&kind| kind != KIND) {
-        return Err(Error::usage("unknown-kind", "unknown kind of HDF5 file").expected(KIND).found(kind));
-    }
+}
+
+/// Plans the HDF5 file of `checkpoint`, and returns its losses. `config` has the layers of the archive around it.
+///
+/// # Errors
+/// As [`plan`].
+pub(super) fn file(
+    checkpoint: &Checkpoint,
+    options: &PlanOptions,
+    config: Option<&Json>,
+) -> Result<(PlannedFile, Vec<Loss>)> {
     let paths = dataset_paths(&checkpoint.tensors);
     let mut file = Hdf5Builder::new("");
     let mut losses = Vec::new();
-    for (tensor, path) in checkpoint.tensors.iter().zip(&paths) {
+    let implied = keras::implied(&paths, &checkpoint.tensors, &checkpoint.metadata, config);
+    // Names and roles that follow from the groups need no bridge metadata.
+    let mut unimplied = checkpoint.clone();
+    for (tensor, implied) in unimplied.tensors.iter_mut().zip(&implied) {
+        if tensor.role == implied.role {
+            tensor.role = Role::Parameter;
+        }
+        if implied.name.is_some()
+            && tensor.text_attribute(Attributes::VARIABLE_NAME) == implied.name.as_deref()
+        {
+            tensor.attributes.remove(Attributes::VARIABLE_NAME);
+        }
+    }
+    for (tensor, path) in unimplied.tensors.iter().zip(&paths) {
         if is_renamed(tensor, path) {
             let path = escape_text(&path.join("/"));
             let detail = format!("written as /{path}; Weighbridge restores the name, other programs do not");
@@ -58,8 +86,12 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         attribute.put(&mut file, &[])?;
         held.insert(attribute.name);
     }
+    let has_optimizer = paths.iter().any(|path| keras::is_of_optimizer(path));
     for (key, value) in checkpoint.metadata.iter() {
-        if key == Metadata::INDEX_KEY {
+        if key == keras::OPTIMIZER && !has_optimizer && keras::lists_optimizer(&checkpoint.metadata) {
+            // Keras fails on listed variables that are missing.
+            held.insert(key);
+        } else if key == Metadata::INDEX_KEY {
             let detail = "metadata dropped: the key is reserved for bridge metadata";
             losses.push(Loss::new("reserved-key", escape_text(key), detail));
             held.insert(key);
@@ -88,22 +120,12 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     let names: Vec<String> = paths.iter().map(|path| index_name(path)).collect();
     let held = |key: &str, _: &Value| held.contains(key);
     let mut index = checkpoint.bridge_index_beside(&names, held);
-    // Keras groups imply the role of optimizer state: that alone needs no bridge metadata.
-    let state = keras::optimizer_state(&paths);
-    if index.is_some() && state.contains(&true) {
-        let mut implied = checkpoint.clone();
-        for (tensor, _) in implied.tensors.iter_mut().zip(&state).filter(|(_, is_state)| **is_state) {
-            if tensor.role == (Role::OptimizerPart { of: None }) {
-                tensor.role = Role::Parameter;
-            }
-        }
-        index = index.filter(|_| implied.bridge_index_beside(&names, held).is_some());
-    }
+    index = index.filter(|_| unimplied.bridge_index_beside(&names, held).is_some());
     if let Some(index) = options.own_entry(index, &checkpoint.label, &mut losses) {
         file.attribute(&[], Metadata::INDEX_KEY, &Value::Text(index))?;
     }
     losses.extend(checkpoint.left_behind());
-    Ok(WritePlan { format: "hdf5", kind: KIND, files: vec![file.finish()?], losses })
+    Ok((file.finish()?, losses))
 }
 
 /// An attribute to be written, with its stored type if any.

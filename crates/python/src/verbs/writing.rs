@@ -74,6 +74,7 @@ pub(crate) fn convert<'py>(
         ..Changes::default()
     };
     let (plain, copy_others) = (given.flag("plain")?, given.flag("copy_others")?);
+    let like = given.path("like")?;
     let all_versions = given.one_of("versions", &[("current", false), ("all", true)])?.unwrap_or(false);
     answer(&given, progress, Stops, move |watcher| {
         let open = opening.options()?;
@@ -94,7 +95,7 @@ pub(crate) fn convert<'py>(
         }
         let (is_planned, is_content) = (writing.plan, writing.is_content());
         let mut options =
-            ConvertOptions { plain, copy_others, changes, seed, all_versions, ..writing.options(open) };
+            ConvertOptions { plain, like, copy_others, changes, seed, all_versions, ..writing.options(open) };
         options.run.progress = watcher.clone();
         let (plan, notes) = prepare(&source, &target, &options)
             .map_err(|error| registry().offer_salvage(error, &source, &options.open))?;

@@ -27,7 +27,7 @@ pub struct Accounts {
 pub fn accounts(checkpoint: &Checkpoint, opened: Option<&SourceRef>, limits: &Limits) -> Result<Accounts> {
     let mut others: Vec<SourceRef> = opened.cloned().into_iter().collect();
     others.extend(checkpoint.files.iter().cloned());
-    others.extend(checkpoint.companions.iter().map(|(_, source)| source.clone()));
+    others.extend(checkpoint.companions.iter().map(|(_, source)| outermost(source)));
     for tensor in &checkpoint.tensors {
         others.extend(tensor.row_names.iter().flat_map(|labels| labels.sources()));
     }
@@ -39,6 +39,15 @@ pub fn accounts(checkpoint: &Checkpoint, opened: Option<&SourceRef>, limits: &Li
         all.files.push(file);
     }
     Ok(all)
+}
+
+/// Returns the file around a companion that is a member of an archive.
+fn outermost(source: &SourceRef) -> SourceRef {
+    let mut file = source.clone();
+    while let Some(outer) = file.within().map(|within| within.source.clone()) {
+        file = outer;
+    }
+    file
 }
 
 fn one(checkpoint: &Checkpoint, held: &FileExtents<'_>, limits: &Limits) -> Result<(Account, Vec<Finding>)> {

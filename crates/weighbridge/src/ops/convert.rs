@@ -3,6 +3,7 @@
 mod changes;
 #[cfg(feature = "onnx")]
 mod graph_check;
+mod like;
 mod others;
 mod ties;
 mod versions;
@@ -60,6 +61,8 @@ pub struct ConvertOptions {
     pub settings: Vec<(String, String)>,
     /// Omit Weighbridge's own entries; see [`PlanOptions::plain`].
     pub plain: bool,
+    /// Model whose layout, names and metadata the target has, with the tensors of the source.
+    pub like: Option<PathBuf>,
     /// Copy the other files of the source folder into the target folder: configuration, tokenizer.
     pub copy_others: bool,
     /// Changes to the index before it is written.
@@ -164,11 +167,15 @@ fn plan_opened(
         _ => Vec::new(),
     };
     let inputs = Inputs::of(&checkpoint, target).and_named(&options.open)?;
+    if let Some(like) = &options.like {
+        like::check_apart(like, target)?;
+    }
     let mut notes = checkpoint.notes.clone();
     notes.extend(other_extension(target, format));
     let has_state =
         checkpoint.tensors.iter().any(|t| t.role.is_state()) || notes.iter().any(Note::is_of_state);
-    if options.changes.no_state && !has_state {
+    // The model to fill may recognize more.
+    if options.changes.no_state && !has_state && options.like.is_none() {
         let text = phrase![
             "no tensor is recognized as optimizer state, so none was dropped: ",
             Opt::Drop,
@@ -309,6 +316,9 @@ fn plan_noting(
         options.changes.apply(&mut checkpoint, &mut report)?;
         notes.extend(report.notes);
         let mut losses = report.losses;
+        if let Some(like) = &options.like {
+            checkpoint = like::fill(checkpoint, like, &options.open, options.changes.no_state)?;
+        }
         losses.extend(writer.adapt(&mut checkpoint, &settings, &options.open, options.seed)?);
         match writer.labels_in() {
             RowNameSupport::Column => {}

@@ -1,11 +1,16 @@
 //! Updates of aliases and of parameters named by optimizer state, after tensors were renamed or removed.
 
 use super::{Attributes, Checkpoint, Note, Role, TensorEntry, Value};
+use crate::budget::Budget;
+use crate::error::Result;
 use crate::text::counted;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+
+/// Memory of an attribute besides its text.
+const ATTRIBUTE_MEMORY: u64 = 128;
 
 impl Checkpoint {
     /// Updates [`Attributes::ALIAS_OF`] of all tensors. If the target is gone, or has other bytes or another cast, the alias
@@ -78,6 +83,19 @@ impl Checkpoint {
             counted(count, "tensor of optimizer state belongs", "tensors of optimizer state belong")
         );
         Some(Note::new("state-without-parameter", text))
+    }
+
+    /// Sets [`Attributes::ALIAS_OF`] of all tensors tied to an earlier one, for formats in which several names may share bytes.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Limit`] where the names exceed the memory budget.
+    pub fn mark_ties(&mut self, budget: &Budget) -> Result<()> {
+        for (place, first) in self.tied() {
+            let first = self.tensors[first].text();
+            budget.take_memory(ATTRIBUTE_MEMORY + first.len() as u64)?;
+            self.tensors[place].attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(first));
+        }
+        Ok(())
     }
 
     /// Returns the tensors tied to an earlier one, as pairs of indices: `(this, first)`.
@@ -222,12 +240,16 @@ mod tests {
         // The parameter of the last one is missing.
         let note = c.settle_aliases().unwrap();
         assert!(note.text.starts_with("1 tensor of optimizer state belongs"), "{}", note.text);
-        assert!(note.text.contains("first w:") && !note.omission, "{}", note.text);
+        assert!(note.text.contains("for example w:") && !note.omission, "{}", note.text);
         assert_eq!(c.settle_aliases(), None);
         c.tensors.remove(0);
         let note = c.settle_aliases().unwrap();
         assert_eq!(note.code.as_str(), "state-without-parameter");
-        assert!(note.text.starts_with("2 tensors of") && note.text.contains("first head:"), "{}", note.text);
+        assert!(
+            note.text.starts_with("2 tensors of") && note.text.contains("for example head:"),
+            "{}",
+            note.text
+        );
         assert!(c.tensors.iter().all(|tensor| tensor.role.state_of().is_none()));
     }
 

@@ -153,12 +153,12 @@ impl Damage {
         })
     }
 
-    /// Returns the losses of a conversion: `missing-damaged` for each lost tensor, or one where these are unknown; `damaged` where
-    /// none is lost.
-    pub fn losses(&self) -> Vec<Loss> {
+    /// Returns the losses of a conversion, given the number of intact tensors: `missing-damaged` for each lost tensor, or one where
+    /// these are unknown; `damaged` where none is lost.
+    pub fn losses(&self, intact: usize) -> Vec<Loss> {
         if self.lost.is_empty() {
             return vec![match self.expected {
-                Some(_) if !self.unnamed => {
+                Some(expected) if !self.unnamed && expected == intact as u64 => {
                     let detail = format!("damaged, but all tensors are intact: {}", self.text);
                     Loss::new("damaged", "the source", detail)
                 }
@@ -270,13 +270,16 @@ mod tests {
         assert_eq!(codes, [("damaged", true), ("missing-damaged", true)]);
         assert!(checkpoint.notes[1].text.starts_with("b\\u{7} at offset 80: the file ends; found: 3"));
         assert!(checkpoint.metadata.get(Metadata::SALVAGED_KEY).is_some());
-        let losses = damage.losses();
+        let losses = damage.losses(1);
         assert_eq!(
             (losses.len(), losses[0].code.as_str(), losses[0].subject.as_str()),
             (1, "missing-damaged", "b\\u{7}")
         );
         assert_eq!(damage.to_json(1)["why"][0]["offset"], 80);
         let unknown = Damage { lost: Vec::new(), ..*damage };
-        assert_eq!(unknown.losses().len(), 1, "a damaged file is never reported as complete");
+        let code =
+            |intact| unknown.losses(intact).iter().map(|loss| loss.code.to_string()).collect::<Vec<_>>();
+        assert_eq!(code(1), ["missing-damaged"], "a damaged file is never reported as complete");
+        assert_eq!(code(2), ["damaged"]);
     }
 }

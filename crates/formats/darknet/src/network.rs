@@ -252,7 +252,7 @@ impl Builder<'_> {
             }
             "implicit" => {
                 let (filters, atoms) = (section.size("filters", 128)?, section.size("atoms", 1)?);
-                self.add(name, "weight", vec![atoms, filters], Role::Parameter)?;
+                self.add(name, "weight", vec![filters, atoms], Role::Parameter)?;
                 Size { w: 1, h: atoms, c: filters }
             }
             "route" => {

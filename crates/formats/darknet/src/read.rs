@@ -57,6 +57,10 @@ impl Header {
 pub(crate) fn kind(head: &[u8], source: &SourceRef) -> Option<&'static str> {
     // Released versions are 0.1.0, 0.2.0 and 0.2.5.
     if let [0, 0, 0, 0, 1..=2, 0, 0, 0, 0..=9, 0, 0, 0, ..] = head {
+        // A tensor stream of Paddle with lengths of sequences begins as version 0.1.
+        if head[4] == 1 && !source.label().ends_with(".weights") {
+            return None;
+        }
         let header = Header::parse(source).ok()?;
         let elements = source.len().saturating_sub(header.len);
         return (header.seen < MAX_SEEN && elements > 0 && elements.is_multiple_of(4)).then_some(WEIGHTS);

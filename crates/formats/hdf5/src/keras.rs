@@ -12,7 +12,7 @@
 
 use serde_json::Value as Json;
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use weighbridge_core::checkpoint::{Attributes, Metadata, Role, StateOf, TensorEntry, Value};
 
 /// Member of an archive with the layers.
@@ -127,9 +127,9 @@ fn add_names<P: Borrow<str>>(paths: &[Vec<P>], metadata: &Metadata, all: &mut [I
         groups.extend(layers.into_iter().chain([TOP]).map(|layer| format!("{base}/{layer}")));
     }
     groups.push(OPTIMIZER.to_owned());
-    let mut rank = 0;
-    for group in groups {
-        for name in texts(metadata, &group, WEIGHT_NAMES) {
+    let (mut rank, mut seen) = (0, HashSet::new());
+    for group in groups.iter().filter(|group| seen.insert(group.as_str())) {
+        for name in texts(metadata, group, WEIGHT_NAMES) {
             let place = places.get(&format!("{group}/{name}"));
             if let Some(one) = place.and_then(|&place| all.get_mut(place)) {
                 rank += 1;

@@ -4,7 +4,6 @@ use super::names::index_name;
 use super::{KIND, NAMES, NULL, keras, layers, types};
 use crate::ReadOptions;
 use std::collections::HashSet;
-use weighbridge_core::budget::Budget;
 use weighbridge_core::checkpoint::{Checkpoint, Lost, Metadata, Name, Note, TensorEntry, TensorPath, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase::Opt;
@@ -104,25 +103,8 @@ pub(super) fn open_with(place: Input<'_>, options: &OpenOptions, around: Metadat
         reader.checkpoint.notes.push(Note::new("opaque", text));
     }
     let mut checkpoint = reader.finish(contents.attributes, contents.types, &around);
-    mark_ties(&mut checkpoint, &options.limits.budget_for(source.len()))?;
+    checkpoint.mark_ties(&options.limits.budget_for(source.len()))?;
     Ok(checkpoint)
-}
-
-/// Memory of an attribute besides its text.
-const ATTRIBUTE_MEMORY: u64 = 128;
-
-/// Marks datasets with several names: hard links, and links to a dataset.
-///
-/// # Errors
-/// [`weighbridge_core::Kind::Limit`] where the names exceed the memory budget.
-fn mark_ties(checkpoint: &mut Checkpoint, budget: &Budget) -> Result<()> {
-    for (place, first) in checkpoint.tied() {
-        let first = checkpoint.tensors[first].text();
-        budget.take_memory(ATTRIBUTE_MEMORY + first.len() as u64)?;
-        let key = weighbridge_core::checkpoint::Attributes::ALIAS_OF;
-        checkpoint.tensors[place].attributes.insert(key.to_owned(), Value::Text(first));
-    }
-    Ok(())
 }
 
 /// Adds notes about skipped committed datatypes.

@@ -95,9 +95,9 @@ fn a_dataset_with_two_names_is_tied() {
         let tensor = model.tensors.iter().find(|tensor| tensor.text() == name).unwrap();
         tensor.text_attribute(Attributes::ALIAS_OF).map(str::to_owned)
     };
-    let translation = "model.relations.0.operator.rhs.translation";
-    assert_eq!((of("hard"), of(translation)), (None, Some("hard".to_owned())));
-    assert_eq!((of("soft"), of("twelve.d01")), (None, Some("soft".to_owned())));
+    let translation = "again.relations.0.operator.rhs.translation";
+    assert_eq!((of(translation), of("hard")), (None, Some(translation.to_owned())));
+    assert_eq!((of("twelve.d01"), of("soft")), (None, Some("twelve.d01".to_owned())));
 }
 
 #[test]

@@ -68,6 +68,12 @@ pub(crate) fn read<'a>(net: &'a Element, bytes: Vec<u8>, budget: &Budget) -> Res
 type Port<'a> = (&'a str, &'a str);
 
 impl<'a> Builder<'a, '_> {
+    fn endpoint(&self, variable: &Variable) -> Result<Endpoint> {
+        let rank = variable.shape.as_ref().map_or(0, |shape| shape.len() as u64);
+        self.budget.take_memory(ENTRY + variable.name.len() as u64 + 8 * rank)?;
+        Ok(Endpoint { name: variable.name.clone(), dtype: variable.dtype, shape: variable.shape.clone() })
+    }
+
     /// Adds the layers of a network or a body, and returns its inputs and outputs. Bodies follow the block of their layer.
     fn block(&mut self, net: &'a Element, path: &[String]) -> Result<(Vec<Endpoint>, Vec<Endpoint>)> {
         let number = self.blocks.len();
@@ -80,8 +86,10 @@ impl<'a> Builder<'a, '_> {
         for (place, layer) in layers.iter().enumerate() {
             let kind = layer.attribute("type").unwrap_or_default();
             let id = layer.attribute("id").unwrap_or_default();
+            let (layer_name, element) =
+                (layer_name(layer, place), element_type(layer).and_then(dtype::of_name));
             for (output, port) in layer.items("output").iter().enumerate() {
-                let mut name = layer_name(layer, place);
+                let mut name = layer_name.clone();
                 if output > 0 {
                     name = format!("{name}:{output}");
                 }
@@ -93,11 +101,11 @@ impl<'a> Builder<'a, '_> {
                 let mut variable = variable(name, port);
                 if kind == "Const" {
                     variable.persistable = true;
-                    variable.dtype = element_type(layer).and_then(dtype::of_name);
+                    variable.dtype = element;
                 }
                 if kind == "Parameter" {
-                    variable.dtype = element_type(layer).and_then(dtype::of_name);
-                    feeds.push(endpoint(&variable));
+                    variable.dtype = element;
+                    feeds.push(self.endpoint(&variable)?);
                 }
                 block.variables.push(variable);
             }
@@ -137,7 +145,7 @@ impl<'a> Builder<'a, '_> {
                 })?;
                 self.budget.take_memory(variable.name.len() as u64)?;
                 if kind == "Result" {
-                    fetches.push(endpoint(variable));
+                    fetches.push(self.endpoint(variable)?);
                 }
                 inputs.push(variable.name.clone());
             }
@@ -157,6 +165,7 @@ impl<'a> Builder<'a, '_> {
                 layer.children.iter().filter(|child| child.name == "body" || child.name.ends_with("_body"))
             {
                 let mut path = own(path);
+                self.budget.take_memory(path.iter().map(|part| part.len() as u64).sum::<u64>())?;
                 if body.name != "body" {
                     path.push(body.name.clone());
                 }
@@ -201,10 +210,6 @@ fn variable(name: String, port: &Element) -> Variable {
         parameter: false,
         stop_gradient: false,
     }
-}
-
-fn endpoint(variable: &Variable) -> Endpoint {
-    Endpoint { name: variable.name.clone(), dtype: variable.dtype, shape: variable.shape.clone() }
 }
 
 /// Returns the options of a layer as attributes, after its name.

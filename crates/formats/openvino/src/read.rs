@@ -86,6 +86,7 @@ pub(crate) fn open(
         }
     }
     let Reader { mut checkpoint, packed, .. } = reader;
+    checkpoint.mark_ties(&budget)?;
     if packed > 0 {
         let text = "tensors of elements smaller than a byte are listed as their bytes; attributes have dtype and shape";
         checkpoint.notes.push(Note::new("packed-as-bytes", text));

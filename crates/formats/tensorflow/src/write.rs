@@ -123,7 +123,8 @@ fn changed(what: &str) -> Error {
 
 /// Plans a SavedModel with the variables of the opened one.
 fn saved_model(checkpoint: &Checkpoint, origin: Option<&Origin>, options: &PlanOptions) -> Result<WritePlan> {
-    let mut losses: Vec<Loss> = checkpoint.damage.iter().flat_map(|damage| damage.losses()).collect();
+    let mut losses: Vec<Loss> =
+        checkpoint.damage.iter().flat_map(|damage| damage.losses(checkpoint.tensors.len())).collect();
     let Some(main) = checkpoint.files.iter().find(|file| SAVED.contains(&base(file).as_str())) else {
         return Err(changed("the program of a SavedModel"));
     };

@@ -6,6 +6,7 @@ use crate::read::{Model, tensor_name};
 use crate::schema::{Kind, Scalar};
 use std::collections::HashMap;
 use std::sync::Arc;
+use weighbridge_core::budget::Budget;
 use weighbridge_core::checkpoint::{Name, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::topology::{
@@ -41,8 +42,9 @@ pub(crate) fn topology(model: &Model<'_>, writer: Option<String>) -> Result<Topo
         }
         match number {
             0 => {
-                feeds = endpoints(&inputs, &variables, &types);
-                fetches = endpoints(&outputs, &variables, &types);
+                let budget = &model.root.file.budget;
+                feeds = endpoints(&inputs, &variables, &types, budget)?;
+                fetches = endpoints(&outputs, &variables, &types, budget)?;
             }
             _ => block.arguments = inputs,
         }
@@ -114,14 +116,19 @@ fn variables(model: &Model<'_>, tensors: Tables<'_>) -> Result<(Vec<Variable>, H
     Ok((variables, places))
 }
 
-fn endpoints(names: &[String], variables: &[Variable], places: &HashMap<String, usize>) -> Vec<Endpoint> {
+fn endpoints(
+    names: &[String],
+    variables: &[Variable],
+    places: &HashMap<String, usize>,
+    budget: &Budget,
+) -> Result<Vec<Endpoint>> {
     let endpoint = |name: &String| {
         let variable = places.get(name).and_then(|&place| variables.get(place));
-        Endpoint {
-            name: name.clone(),
-            dtype: variable.and_then(|variable| variable.dtype),
-            shape: variable.and_then(|variable| variable.shape.clone()),
-        }
+        let shape = variable.and_then(|variable| variable.shape.as_ref());
+        let rank = shape.map_or(0, |shape| shape.len() as u64);
+        budget.take_memory(ITEM + name.len() as u64 + 8 * rank)?;
+        let dtype = variable.and_then(|variable| variable.dtype);
+        Ok(Endpoint { name: name.clone(), dtype, shape: shape.cloned() })
     };
     names.iter().map(endpoint).collect()
 }

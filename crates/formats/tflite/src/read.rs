@@ -123,6 +123,11 @@ pub(crate) fn open(
     }
     reader.finish();
     let mut checkpoint = reader.checkpoint;
+    checkpoint.mark_ties(&file.budget)?;
+    let listed = checkpoint.tensors.len();
+    if let Some(damage) = &mut checkpoint.damage {
+        damage.expected = Some((listed + damage.lost.len()) as u64);
+    }
     let described = describe(&model, &mut checkpoint);
     match described.and_then(|writer| graph::topology(&model, writer)) {
         Ok(topology) => checkpoint.topology = Some(Arc::new(topology)),
@@ -156,6 +161,8 @@ impl Reader<'_> {
             let tensor = tensor?;
             let name = tensor_name(&tensor, place)?;
             let path: TensorPath = prefix.iter().cloned().chain([name]).collect();
+            // The path, and its text.
+            self.model.root.file.budget.take_memory(2 * path.byte_len() as u64)?;
             self.tensor(&tensor, path)?;
         }
         Ok(())
@@ -340,17 +347,19 @@ fn describe(model: &Model<'_>, checkpoint: &mut Checkpoint) -> Result<Option<Str
     if let Some(text) = root.text("description")?.filter(|text| !text.is_empty()) {
         checkpoint.metadata.set("description", shown(text));
     }
-    let (mut entries, mut writer) = (Vec::new(), None);
+    let (mut entries, mut writer, mut is_known) = (Vec::new(), None, false);
     for entry in root.tables("metadata")?.iter() {
         root.file.budget.take_memory(ENTRY)?;
         let entry = entry?;
         let name = entry.text("name")?.unwrap_or_default();
         let bytes = match model.buffer(entry.uint("buffer")?, entry.at)? {
-            Some(list) if name == CONVERSION => {
-                writer = version(root.file, list)?;
+            Some(list) => {
+                if name == CONVERSION && !is_known {
+                    writer = version(root.file, list)?;
+                    is_known = true;
+                }
                 root.file.bytes(list.at, list.count)?
             }
-            Some(list) => root.file.bytes(list.at, list.count)?,
             None => Vec::new(),
         };
         entries.push((Name::new(name), shown(bytes)));

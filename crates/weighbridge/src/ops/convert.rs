@@ -290,7 +290,8 @@ fn plan_noting(
     notes: &mut Vec<Note>,
 ) -> Result<WritePlan> {
     let label = checkpoint.label.clone();
-    let missing = checkpoint.damage.as_ref().map(|damage| damage.losses()).unwrap_or_default();
+    let missing = checkpoint.damage.as_ref().map(|damage| damage.losses(checkpoint.tensors.len()));
+    let missing = missing.unwrap_or_default();
     if checkpoint.damage.is_some() && checkpoint.tensors.is_empty() {
         return Err(
             Error::mismatch("nothing-intact", "no tensor of the damaged file is intact").in_file(label)
@@ -316,7 +317,11 @@ fn plan_noting(
         options.changes.apply(&mut checkpoint, &mut report)?;
         notes.extend(report.notes);
         let mut losses = report.losses;
+        let is_restored = !options.changes.reverse_dims && format.info().order == Some(Order::Column);
         if let Some(like) = &options.like {
+            if is_restored {
+                checkpoint.restore_dims();
+            }
             checkpoint = like::fill(checkpoint, like, &options.open, options.changes.no_state)?;
         }
         losses.extend(writer.adapt(&mut checkpoint, &settings, &options.open, options.seed)?);
@@ -325,7 +330,7 @@ fn plan_noting(
             RowNameSupport::Tensors => formats::spread_labels(&mut checkpoint)?,
             RowNameSupport::Nowhere => losses.extend(formats::drop_labels(&mut checkpoint)),
         }
-        if !options.changes.reverse_dims && format.info().order == Some(Order::Column) {
+        if is_restored {
             checkpoint.restore_dims();
         }
         let ties = Ties::take(&mut checkpoint, writer.supports_shared_storage());

@@ -203,8 +203,8 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
     // Tensors missing in a damaged source are missing in the result.
     let mut losses: Vec<Loss> = sources
         .iter()
-        .filter_map(|source| source.damage.as_ref())
-        .flat_map(|damage| damage.losses())
+        .filter_map(|source| Some(source.damage.as_ref()?.losses(source.tensors.len())))
+        .flatten()
         .chain(unfollowed)
         .collect();
     let only_one = sources.len() == 1;

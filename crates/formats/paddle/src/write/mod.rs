@@ -7,6 +7,7 @@ mod variables;
 
 use super::any_program::Program;
 use super::{Kind, Paddle, state};
+use std::collections::HashSet;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Loss, Note, Role, TensorEntry, escape_text};
 use weighbridge_core::error::{Error, Result};
@@ -25,7 +26,6 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     }
     let mut losses = Vec::new();
     losses.extend(checkpoint.left_out().map(Note::loss));
-    losses.extend(without_place(checkpoint));
     let program = edited_program(checkpoint)?;
     let topology = program.as_ref().map(|(_, topology)| &**topology);
     let files = match kind {
@@ -59,22 +59,28 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         }
         Kind::State => Vec::new(),
     };
+    let more = without_place(checkpoint, &losses);
+    losses.extend(more);
     Ok(WritePlan { format: "paddle", kind: kind.word(), files, losses })
 }
 
 /// Returns the losses of what only a state dict can hold: metadata of other formats, and the roles of their optimizer state.
-fn without_place(checkpoint: &Checkpoint) -> Vec<Loss> {
+/// Tensors that are lost themselves are not listed again.
+fn without_place(checkpoint: &Checkpoint, losses: &[Loss]) -> Vec<Loss> {
     if checkpoint.format == "paddle" {
         return Vec::new();
     }
+    let lost: HashSet<&str> =
+        losses.iter().filter(|loss| loss.is_tensor()).map(|loss| loss.subject.as_str()).collect();
     let keys = checkpoint.metadata.iter().map(|(key, _)| key).filter(|key| !key.starts_with(state::RESERVED));
     let detail = "metadata dropped: this kind has no place for it";
-    let mut losses: Vec<Loss> =
+    let mut more: Vec<Loss> =
         keys.map(|key| Loss::new("metadata-dropped", escape_text(key), detail)).collect();
     let state = checkpoint.tensors.iter().filter(|tensor| matches!(tensor.role, Role::OptimizerPart { .. }));
     let detail = "this kind stores no roles: optimizer state is read as a parameter";
-    losses.extend(state.map(|tensor| Loss::new("read-as-parameter", tensor.name(), detail)));
-    losses
+    let read = state.map(TensorEntry::name).filter(|name| !lost.contains(name.as_str()));
+    more.extend(read.map(|name| Loss::new("read-as-parameter", name, detail)));
+    more
 }
 
 /// Returns the kind to write.

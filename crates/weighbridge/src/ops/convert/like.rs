@@ -147,8 +147,8 @@ fn filled(own: TensorEntry, given: TensorEntry, renamed: &HashMap<String, String
         path: own.path,
         role: own.role,
         attributes,
-        row_names: own.row_names,
-        guessed: own.guessed,
+        row_names: given.row_names.or(own.row_names),
+        guessed: own.guessed || given.guessed,
         ..given
     })
 }

@@ -159,7 +159,7 @@ impl Damage {
         if self.lost.is_empty() {
             return vec![match self.expected {
                 Some(expected) if !self.unnamed && expected == intact as u64 => {
-                    let detail = format!("damaged, but all tensors are intact: {}", self.text);
+                    let detail = format!("all of its tensors are intact; the damage: {}", self.text);
                     Loss::new("damaged", "the source", detail)
                 }
                 _ => {

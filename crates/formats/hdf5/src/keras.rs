@@ -257,8 +257,8 @@ impl Normalizations {
         Self { layers, trained }
     }
 
-    /// True for the moving mean or variance of a layer. Keras 3 states the name of the layer as an attribute of the group
-    /// of its variables; tf-keras does not.
+    /// True for the moving mean or variance of a layer. Keras 3 stores the name of the layer as an attribute of the group
+    /// of its variables, tf-keras stores none.
     fn has_statistic<P: Borrow<str>>(&self, path: &[P], metadata: &Metadata) -> bool {
         let Some((number, group)) = path.split_last().filter(|_| !self.layers.is_empty()) else {
             return false;

@@ -278,7 +278,10 @@ fn a_truncated_file_keeps_its_intact_arrays() {
     let options = OpenOptions { salvage: true, ..OpenOptions::default() };
     let saved = registry().open_source(memory(bytes_of("bad/truncated.params")), &options).unwrap();
     assert_eq!(names(&saved), ["0", "1"]);
-    assert_eq!(saved.damage.as_ref().unwrap().expected, Some(3));
+    let damage = saved.damage.as_ref().unwrap();
+    assert_eq!(damage.expected, Some(3));
+    // The third array has no name, and is lost nevertheless.
+    assert_eq!(damage.losses(saved.tensors.len())[0].code.as_str(), "missing-damaged");
     assert!(saved.notes.iter().any(|note| note.code == "names-missing"));
     let whole = opened("version_1.params");
     for (tensor, wanted) in saved.tensors.iter().zip(&whole.tensors) {

@@ -89,6 +89,16 @@ impl Selection {
         self.drop.iter().any(|(_, pattern)| is_skipped(pattern, note))
     }
 
+    /// Returns true for the name of a tensor that is selected and not dropped.
+    fn keeps_name(&self, name: &str) -> bool {
+        self.selects_name(name) && !self.drop.iter().any(|(_, pattern)| pattern.is_match(name))
+    }
+
+    /// Returns true for a name that a `select` pattern matches, and for all names if there are no such patterns.
+    pub fn selects_name(&self, name: &str) -> bool {
+        self.select.is_empty() || self.select.iter().any(|(_, pattern)| pattern.is_match(name))
+    }
+
     /// Returns true for a tensor that is selected and not dropped.
     pub(crate) fn keeps(&self, tensor: &TensorEntry) -> bool {
         self.selects(tensor) && !self.drops(tensor)
@@ -128,14 +138,18 @@ impl DType {
 }
 
 impl Checkpoint {
-    /// Keeps the selected tensors, and the notes on selected skipped tensors.
+    /// Keeps the selected tensors, the notes on selected skipped tensors, and the selected ones of the lost tensors.
     ///
     /// # Errors
     /// [`crate::Kind::Mismatch`] if a pattern matches nothing: it is most likely a typo.
     pub fn select(&mut self, selection: &Selection) -> Result<()> {
         selection.check_matched(&[self])?;
+        let before = self.tensors.len();
         self.tensors.retain(|tensor| selection.keeps(tensor));
         self.notes.retain(|note| selection.keeps_note(note));
+        if let Some(damage) = &mut self.damage {
+            damage.keep_lost([before, self.tensors.len()], |name| selection.keeps_name(name));
+        }
         Ok(())
     }
 
@@ -163,7 +177,11 @@ impl Checkpoint {
 
     /// Removes all optimizer state.
     pub fn drop_state(&mut self) {
+        let before = self.tensors.len();
         self.tensors.retain(|t| !t.role.is_state());
+        if let Some(damage) = &mut self.damage {
+            damage.keep_lost([before, self.tensors.len()], |_| true);
+        }
         self.notes.retain(|note| !note.is_of_state());
     }
 

@@ -153,16 +153,31 @@ impl Damage {
         })
     }
 
-    /// Returns the losses of a conversion, given the number of intact tensors: `missing-damaged` for each lost tensor, or one where
-    /// these are unknown; `damaged` where none is lost.
+    /// Keeps the lost tensors that are selected by their names, where the number of intact tensors was `before` and is `after` a
+    /// selection.
+    pub fn keep_lost(&mut self, [before, after]: [usize; 2], selected: impl Fn(&str) -> bool) {
+        let (all, lost) = (self.knows_all(before), self.lost.len());
+        self.lost.retain(|lost| selected(&lost.name));
+        if after < before || self.lost.len() < lost {
+            self.expected = all.then_some((after + self.lost.len()) as u64);
+        }
+    }
+
+    /// True where every tensor of the file is intact or in the list of lost ones.
+    pub fn knows_all(&self, intact: usize) -> bool {
+        !self.unnamed && self.expected == Some((intact + self.lost.len()) as u64)
+    }
+
+    /// Returns the losses of a conversion of a file that has so many intact tensors: `missing-damaged` for each lost tensor, or one
+    /// where these are unknown; `damaged` where none is lost.
     pub fn losses(&self, intact: usize) -> Vec<Loss> {
         if self.lost.is_empty() {
-            return vec![match self.expected {
-                Some(expected) if !self.unnamed && expected == intact as u64 => {
-                    let detail = format!("all of its tensors are intact; the damage: {}", self.text);
+            return vec![match self.knows_all(intact) {
+                true => {
+                    let detail = format!("no tensor is missing in the result; the damage: {}", self.text);
                     Loss::new("damaged", "the source", detail)
                 }
-                _ => {
+                false => {
                     let detail = format!("neither their names nor their number are known: {}", self.text);
                     Loss::new("missing-damaged", Loss::UNKNOWN_TENSORS, detail)
                 }

@@ -290,8 +290,6 @@ fn plan_noting(
     notes: &mut Vec<Note>,
 ) -> Result<WritePlan> {
     let label = checkpoint.label.clone();
-    let missing = checkpoint.damage.as_ref().map(|damage| damage.losses(checkpoint.tensors.len()));
-    let missing = missing.unwrap_or_default();
     if checkpoint.damage.is_some() && checkpoint.tensors.is_empty() {
         return Err(
             Error::mismatch("nothing-intact", "no tensor of the damaged file is intact").in_file(label)
@@ -315,6 +313,8 @@ fn plan_noting(
         let writer = format.required_writer()?;
         let mut report = TransformReport::default();
         options.changes.apply(&mut checkpoint, &mut report)?;
+        let missing = checkpoint.damage.as_ref().map(|damage| damage.losses(checkpoint.tensors.len()));
+        let missing = missing.unwrap_or_default();
         notes.extend(report.notes);
         let mut losses = report.losses;
         let is_restored = !options.changes.reverse_dims && format.info().order == Some(Order::Column);

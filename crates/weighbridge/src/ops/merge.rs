@@ -201,12 +201,19 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
         torch::mark_object(&mut joined);
     }
     // Tensors missing in a damaged source are missing in the result.
-    let mut losses: Vec<Loss> = sources
-        .iter()
-        .filter_map(|source| Some(source.damage.as_ref()?.losses(source.tensors.len())))
-        .flatten()
-        .chain(unfollowed)
-        .collect();
+    let mut losses = unfollowed;
+    // A tensor that another file gives is not missing.
+    let given: HashSet<String> = match sources.iter().any(|source| source.damage.is_some()) {
+        true => sources.iter().flat_map(|source| &source.tensors).map(|one| escape_text(&one.text())).collect(),
+        false => HashSet::new(),
+    };
+    for source in &mut sources {
+        let intact = source.tensors.len();
+        if let Some(damage) = &mut source.damage {
+            damage.keep_lost([intact, intact], |name| !given.contains(name));
+            losses.extend(damage.losses(intact));
+        }
+    }
     let only_one = sources.len() == 1;
     let labels: Vec<String> = sources.iter().map(|source| source.label.clone()).collect();
     // State has the name of its parameter, in whichever file that is.

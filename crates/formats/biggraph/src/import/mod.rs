@@ -534,20 +534,19 @@ impl<'i> Steps<'i> {
     ) -> Result<()> {
         let file = self.files[number].1;
         segment.clear();
-        let (text, len) = match (chunk.part, &file.content) {
+        let len = match (chunk.part, &file.content) {
             (Part::Rows(rows), Content::Table(records)) => {
-                let text = self.parse_rows(file, &EdgeCells::new(records, &rows), &rows, segment, bad)?;
-                (text, table::row_len(records).saturating_mul(rows.count as u64))
+                self.parse_rows(file, &EdgeCells::new(records, &rows), &rows, segment, bad)?;
+                table::row_len(records).saturating_mul(rows.count as u64)
             }
             (Part::Lines(offset, mut text), Content::Text(form, _)) => {
                 self.parse_lines((file, *form), offset, &mut text, segment, bad)?;
-                let len = text.len() as u64;
-                (text, len)
+                text.len() as u64
             }
             _ => return Ok(()),
         };
         let id = (number, chunk.number);
-        self.work.put(&name("names", id), &[&segment.names(&text)])?;
+        self.work.put(&name("names", id), &[&segment.names()])?;
         self.work.put(&name("edges", id), &[&segment.edges()])?;
         self.import.run.progress.advance(len);
         Ok(())
@@ -589,7 +588,7 @@ impl<'i> Steps<'i> {
         Ok(())
     }
 
-    /// Collects the edges of rows. Returns the text of their names.
+    /// Collects the edges of rows.
     fn parse_rows(
         &self,
         file: &EdgeFile,
@@ -597,9 +596,10 @@ impl<'i> Steps<'i> {
         rows: &Rows,
         segment: &mut Segment<'_>,
         bad: &AtomicU64,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<()> {
         let mut text = Vec::new();
         for row in 0..rows.count {
+            text.clear();
             let done = cells.edge(row, &mut text).and_then(|edge| segment.push(&text, &edge));
             if let Err(fault) = done {
                 self.skip(segment, bad).map_err(|()| {
@@ -609,7 +609,7 @@ impl<'i> Steps<'i> {
                 })?;
             }
         }
-        Ok(text)
+        Ok(())
     }
 
     /// Counts a malformed line or row; fails if it is one too many.

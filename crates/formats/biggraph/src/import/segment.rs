@@ -80,22 +80,32 @@ impl Schema {
     }
 }
 
-/// Use of a name.
+/// Name, with its uses since it was last found in [`Segment::recent`].
 #[derive(Debug, Clone, Copy)]
 struct Use {
     hash: u64,
-    name: Field,
     /// Place among the uses of the chunk.
     place: u32,
+    count: u32,
+    name: Field,
 }
 
-/// Distinct name of a chunk.
-struct Distinct {
-    hash: u64,
-    name: Field,
-    place: u32,
-    count: u32,
+/// Uses of names in a partition of a dictionary. They have their own copies of the names: those of one partition are far apart in
+/// the text, and would be fetched from memory one by one.
+#[derive(Debug, Clone, Default)]
+struct Uses {
+    list: Vec<Use>,
+    names: Vec<u8>,
 }
+
+impl Uses {
+    fn name(&self, one: &Use) -> &[u8] {
+        &self.names[one.name.range()]
+    }
+}
+
+/// Slots for names that were used lately: a power of two.
+const RECENT: usize = 1 << 10;
 
 /// Edges of one chunk. Cleared and used again for the next one.
 #[derive(Debug)]
@@ -112,14 +122,16 @@ pub(super) struct Segment<'s> {
     /// Number of uses of names.
     places: u32,
     /// Uses of names, for each partition of each dictionary.
-    uses: Vec<Vec<Use>>,
+    uses: Vec<Uses>,
+    /// Last use in each slot, by the last bits of its hash: the partition, and the place there. Most graphs use some names often.
+    recent: Vec<(u32, u32)>,
     /// Lines that were skipped as malformed.
     pub(super) bad: u64,
 }
 
 impl<'s> Segment<'s> {
     pub(super) fn new(schema: &'s Schema) -> Self {
-        let uses = vec![Vec::new(); schema.dictionaries << schema.bits];
+        let uses = vec![Uses::default(); schema.dictionaries << schema.bits];
         Self {
             schema,
             lhs: Vec::new(),
@@ -130,6 +142,7 @@ impl<'s> Segment<'s> {
             features: [Vec::new(), Vec::new()],
             places: 0,
             uses,
+            recent: vec![(u32::MAX, 0); RECENT],
             bad: 0,
         }
     }
@@ -142,7 +155,11 @@ impl<'s> Segment<'s> {
         self.counts.iter_mut().for_each(Vec::clear);
         self.features.iter_mut().for_each(Vec::clear);
         self.places = 0;
-        self.uses.iter_mut().for_each(Vec::clear);
+        for uses in &mut self.uses {
+            uses.list.clear();
+            uses.names.clear();
+        }
+        self.recent.fill((u32::MAX, 0));
         self.bad = 0;
     }
 
@@ -180,20 +197,20 @@ impl<'s> Segment<'s> {
             if schema.is_list(relation, side) {
                 for feature in features(text, field) {
                     let hash = schema.hash(named(feature));
-                    self.use_name(dictionary, hash, feature);
+                    self.use_name(dictionary, hash, named(feature));
                     self.features[side].push(hash);
                     count += 1;
                 }
             } else {
                 hashes[side] = schema.hash(named(field));
-                self.use_name(dictionary, hashes[side], field);
+                self.use_name(dictionary, hashes[side], named(field));
             }
             if schema.listed[side] {
                 self.counts[side].push(count);
             }
         }
         if let (Some(dictionary), Some(name)) = (schema.relation_dictionary, edge.rel) {
-            self.use_name(dictionary, rel, name);
+            self.use_name(dictionary, rel, named(name));
         }
         self.lhs.push(hashes[0]);
         self.rhs.push(hashes[1]);
@@ -204,10 +221,25 @@ impl<'s> Segment<'s> {
         Ok(())
     }
 
-    fn use_name(&mut self, dictionary: usize, hash: u64, name: Field) {
+    fn use_name(&mut self, dictionary: usize, hash: u64, name: &[u8]) {
         let part = dictionary << self.schema.bits | self.schema.part_of(hash);
-        self.uses[part].push(Use { hash, name, place: self.places });
+        let uses = &mut self.uses[part];
+        let recent = &mut self.recent[low_bits(hash, RECENT)];
         self.places += 1;
+        if recent.0 as usize == part
+            && let Some(known) = uses.list.get_mut(recent.1 as usize)
+            && known.hash == hash
+            && &uses.names[known.name.range()] == name
+        {
+            known.count += 1;
+            return;
+        }
+        let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        *recent = (small(part), small(uses.list.len()));
+        let start = uses.names.len();
+        uses.names.extend_from_slice(name);
+        let name = Field::of(start..uses.names.len());
+        uses.list.push(Use { hash, place: self.places - 1, count: 1, name });
     }
 
     /// Returns the parts of the file of edges.
@@ -229,48 +261,50 @@ impl<'s> Segment<'s> {
         file
     }
 
-    /// Returns the file of the distinct names of `text`: the offset of each partition, and the partitions.
-    pub(super) fn names(&self, text: &[u8]) -> Vec<u8> {
+    /// Returns the file of the distinct names: the offset of each partition, and the partitions.
+    pub(super) fn names(&mut self) -> Vec<u8> {
         let head = (self.uses.len() + 1) * 8;
         let mut file = vec![0; head];
         let mut table: Vec<u32> = Vec::new();
-        let mut distinct: Vec<Distinct> = Vec::new();
-        for (part, uses) in self.uses.iter().enumerate() {
+        for (part, uses) in self.uses.iter_mut().enumerate() {
             let offset = file.len() as u64;
             file[part * 8..][..8].copy_from_slice(&offset.to_le_bytes());
-            self.distinct(text, uses, &mut table, &mut distinct);
-            file.extend((distinct.len() as u64).to_le_bytes());
+            uses.unite(&mut table);
+            let distinct = || uses.list.iter().filter(|one| one.count > 0);
+            file.extend((distinct().count() as u64).to_le_bytes());
             if self.schema.places {
-                distinct.iter().for_each(|one| file.extend_from_slice(&one.place.to_le_bytes()));
+                distinct().for_each(|one| file.extend_from_slice(&one.place.to_le_bytes()));
             }
             if self.schema.counts {
-                distinct.iter().for_each(|one| file.extend_from_slice(&one.count.to_le_bytes()));
+                distinct().for_each(|one| file.extend_from_slice(&one.count.to_le_bytes()));
             }
-            distinct.iter().for_each(|one| push_len(&mut file, one.name.len));
-            distinct.iter().for_each(|one| file.extend_from_slice(&text[one.name.range()]));
+            distinct().for_each(|one| push_len(&mut file, one.name.len));
+            distinct().for_each(|one| file.extend_from_slice(uses.name(one)));
         }
         let end = file.len() as u64;
         file[head - 8..head].copy_from_slice(&end.to_le_bytes());
         file
     }
+}
 
-    /// Collects the distinct names of a partition. `table` is an open hash table of their numbers.
-    fn distinct(&self, text: &[u8], uses: &[Use], table: &mut Vec<u32>, distinct: &mut Vec<Distinct>) {
-        distinct.clear();
-        let slots = (uses.len() * 2).next_power_of_two();
+impl Uses {
+    /// Adds the uses of each name to its first one; the others count none. `table` is an open hash table of first uses.
+    fn unite(&mut self, table: &mut Vec<u32>) {
+        let slots = (self.list.len() * 2).next_power_of_two();
         table.clear();
         table.resize(slots, u32::MAX);
-        for one in uses {
-            let name = &text[one.name.range()];
+        for number in 0..self.list.len() {
+            let one = self.list[number];
             let mut slot = low_bits(one.hash, slots);
             loop {
-                let Some(known) = distinct.get_mut(table[slot] as usize) else {
-                    table[slot] = u32::try_from(distinct.len()).unwrap_or(u32::MAX);
-                    distinct.push(Distinct { hash: one.hash, name: one.name, place: one.place, count: 1 });
+                let first = table[slot] as usize;
+                let Some(known) = self.list.get(first) else {
+                    table[slot] = u32::try_from(number).unwrap_or(u32::MAX);
                     break;
                 };
-                if known.hash == one.hash && &text[known.name.range()] == name {
-                    known.count += 1;
+                if known.hash == one.hash && self.name(known) == self.name(&one) {
+                    self.list[first].count += one.count;
+                    self.list[number].count = 0;
                     break;
                 }
                 slot = (slot + 1) & (slots - 1);

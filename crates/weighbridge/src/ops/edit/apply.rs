@@ -315,7 +315,9 @@ fn one(
             if unused.is_some() && !lenient {
                 return Ok(unused);
             }
+            let before = checkpoint.tensors.len();
             retain(checkpoint, applied, |tensor| selection.selects(tensor));
+            keep_lost(checkpoint, before, |name| selection.selects_name(name));
             checkpoint.notes.retain(|note| selection.selects_note(note));
             unused
         }
@@ -324,14 +326,18 @@ fn one(
             if unused.is_some() && !lenient {
                 return Ok(unused);
             }
+            let before = checkpoint.tensors.len();
             retain(checkpoint, applied, |tensor| !selection.selects(tensor));
+            keep_lost(checkpoint, before, |name| !selection.selects_name(name));
             checkpoint.notes.retain(|note| note.skipped.is_none() || !selection.selects_note(note));
             unused
         }
         Action::NoState => {
             let count = |checkpoint: &Checkpoint| checkpoint.tensors.len() + checkpoint.notes.len();
             let before = count(checkpoint);
+            let intact = checkpoint.tensors.len();
             retain(checkpoint, applied, |tensor| !tensor.role.is_state());
+            keep_lost(checkpoint, intact, |_| true);
             checkpoint.notes.retain(|note| !note.is_of_state());
             unless(count(checkpoint) < before, "no tensor is recognized as optimizer state")
         }
@@ -465,6 +471,14 @@ fn retain(checkpoint: &mut Checkpoint, applied: &mut Applied, keep: impl Fn(&Ten
     checkpoint.tensors.retain(|_| here.next().copied().unwrap_or(true));
     let mut here = kept.iter();
     applied.places.retain(|_| here.next().copied().unwrap_or(true));
+}
+
+/// Keeps the selected ones of the lost tensors; `before` is the number of intact tensors before the selection.
+fn keep_lost(checkpoint: &mut Checkpoint, before: usize, selected: impl Fn(&str) -> bool) {
+    let after = checkpoint.tensors.len();
+    if let Some(damage) = &mut checkpoint.damage {
+        damage.keep_lost([before, after], selected);
+    }
 }
 
 /// Casts the matching floating-point tensors. True where a tensor matches.

@@ -1,6 +1,6 @@
 //! Second step: complete dictionaries, and the order of their names.
 //!
-//! Names are ranked by their hashes: a partition of a dictionary is a range of ranks. Without another order a rank is an id. So ids
+//! Names are ranked by their hashes, and names with equal hashes by their bytes: a partition of a dictionary is a range of ranks. Without another order a rank is an id. So ids
 //! are random, as upstream shuffles them, but the same for the same names and seed, whatever the order of the input.
 
 use super::EntityOrder;
@@ -15,23 +15,14 @@ use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_io::source::{Mapped, Source, SourceRef, check_range, read_vec, to_usize};
 
-/// Bytes before the columns of a partition: numbers of kept and of found names.
-const HEAD: u64 = 16;
+/// Bytes before the columns of a partition: numbers of kept and of found names, and the offset of the ranks.
+const HEAD: u64 = 24;
 /// Names of a block of JSON.
 const BLOCK: u64 = 4096;
-
-/// Fault of a dictionary.
-pub(super) enum Incomplete {
-    /// Two names have one hash: other hashes are needed.
-    Collision,
-    Failed(Error),
-}
-
-impl From<Error> for Incomplete {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
+/// Number of names that are looked up together.
+const TOGETHER: usize = 64;
+/// Rank of a name that is dropped.
+const DROPPED: u32 = u32::MAX;
 
 /// Name with its uses in all chunks.
 struct Entry {
@@ -39,66 +30,95 @@ struct Entry {
     place: u64,
     count: u64,
     /// Place of the name among all texts.
-    name: Range<usize>,
+    start: usize,
+    len: u32,
+    number: u32,
+}
+
+impl Entry {
+    fn name<'t>(&self, texts: &'t [u8]) -> &'t [u8] {
+        &texts[self.start..self.start + self.len as usize]
+    }
 }
 
 /// Completes a partition from the files of names of all chunks, in order; keeps names with at least `min_count` uses. Returns the
-/// file: kept and found names, hashes, first places if the order needs them, ends of the names, names.
+/// file: kept and found names, and the offset of the ranks; first places if the order needs them, ends of the names, names; the
+/// first rank of each chunk, and the ranks: that of each name of each chunk, counted within the partition.
 pub(super) fn complete(
     chunks: &[NamesOfChunk],
     part: usize,
     min_count: u64,
     schema: &Schema,
-) -> Result<Vec<u8>, Incomplete> {
+) -> Result<Vec<u8>> {
     let pieces = chunks.iter().map(|names| Piece::read(names, part, schema)).collect::<Result<Vec<_>>>()?;
     let mut entries: Vec<Entry> = Vec::new();
     // Copied, as names of one piece each are far apart.
     let mut texts: Vec<u8> = Vec::new();
-    let mut table = vec![u32::MAX; 64];
+    let mut table = vec![u32::MAX; 256];
+    // Entry of each name of each chunk.
+    let mut numbers: Vec<u32> = Vec::new();
+    let mut starts: Vec<u64> = vec![0];
     for (segment, piece) in (0u64..).zip(&pieces) {
-        for one in piece.names() {
-            if entries.len() * 2 >= table.len() {
+        let mut names = piece.names().map(|one| (schema.hash(one.name), one)).peekable();
+        let mut block = Vec::with_capacity(TOGETHER);
+        while names.peek().is_some() {
+            if (entries.len() + TOGETHER) * 2 >= table.len() {
                 table = rehashed(&entries, table.len() * 4);
             }
-            let hash = schema.hash(one.name);
-            let mut slot = low_bits(hash, table.len());
-            loop {
-                let Some(known) = entries.get_mut(table[slot] as usize) else {
-                    table[slot] = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-                    let place = segment << 32 | u64::from(one.place);
-                    let name = texts.len()..texts.len() + one.name.len();
-                    texts.extend_from_slice(one.name);
-                    entries.push(Entry { hash, place, count: u64::from(one.count), name });
-                    break;
-                };
-                if known.hash == hash {
-                    if &texts[known.name.clone()] != one.name {
-                        return Err(Incomplete::Collision);
+            // Memory that is not in the caches of the processor is waited for together.
+            block.clear();
+            block.extend(names.by_ref().take(TOGETHER));
+            let known = block.iter().map(|(hash, _)| entries.get(table[low_bits(*hash, table.len())] as usize));
+            std::hint::black_box(known.flatten().fold(0, |all, entry| all ^ entry.hash));
+            for (hash, one) in &block {
+                let mut slot = low_bits(*hash, table.len());
+                loop {
+                    let Some(known) = entries.get_mut(table[slot] as usize) else {
+                        let number = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+                        table[slot] = number;
+                        numbers.push(number);
+                        let (start, len) = (texts.len(), u32::try_from(one.name.len()).unwrap_or(u32::MAX));
+                        texts.extend_from_slice(one.name);
+                        let (place, count) = (segment << 32 | u64::from(one.place), u64::from(one.count));
+                        entries.push(Entry { hash: *hash, place, count, start, len, number });
+                        break;
+                    };
+                    if known.hash == *hash && known.name(&texts) == one.name {
+                        known.count += u64::from(one.count);
+                        numbers.push(known.number);
+                        break;
                     }
-                    known.count += u64::from(one.count);
-                    break;
+                    slot = (slot + 1) & (table.len() - 1);
                 }
-                slot = (slot + 1) & (table.len() - 1);
             }
         }
+        starts.push(numbers.len() as u64);
     }
-    let found = entries.len() as u64;
+    drop(pieces);
+    let found = entries.len();
     entries.retain(|entry| entry.count >= min_count);
-    entries.sort_unstable_by_key(|entry| entry.hash);
-    let names: usize = entries.iter().map(|entry| entry.name.len()).sum();
-    let mut file = Vec::with_capacity(16 + entries.len() * 24 + names);
-    file.extend((entries.len() as u64).to_le_bytes());
-    file.extend(found.to_le_bytes());
-    entries.iter().for_each(|entry| file.extend_from_slice(&entry.hash.to_le_bytes()));
+    entries.sort_unstable_by(|a, b| a.hash.cmp(&b.hash).then_with(|| a.name(&texts).cmp(b.name(&texts))));
+    let mut ranks = vec![DROPPED; found];
+    for (rank, entry) in (0u32..).zip(&entries) {
+        ranks[entry.number as usize] = rank;
+    }
+    let names: usize = entries.iter().map(|entry| entry.len as usize).sum();
+    let before_ranks = HEAD + (entries.len() * if schema.places { 16 } else { 8 } + names) as u64;
+    let mut file = Vec::with_capacity(to_usize(before_ranks)? + starts.len() * 8 + numbers.len() * 4);
+    for word in [entries.len() as u64, found as u64, before_ranks] {
+        file.extend(word.to_le_bytes());
+    }
     if schema.places {
         entries.iter().for_each(|entry| file.extend_from_slice(&entry.place.to_le_bytes()));
     }
     let mut end = 0u64;
     for entry in &entries {
-        end += entry.name.len() as u64;
+        end += u64::from(entry.len);
         file.extend_from_slice(&end.to_le_bytes());
     }
-    entries.iter().for_each(|entry| file.extend_from_slice(&texts[entry.name.clone()]));
+    entries.iter().for_each(|entry| file.extend_from_slice(entry.name(&texts)));
+    starts.iter().for_each(|start| file.extend_from_slice(&start.to_le_bytes()));
+    numbers.iter().for_each(|number| file.extend_from_slice(&ranks[*number as usize].to_le_bytes()));
     Ok(file)
 }
 
@@ -121,6 +141,10 @@ pub(super) struct Dictionary {
     parts: Vec<SourceRef>,
     /// First rank of each partition, and the number of names.
     starts: Vec<u64>,
+    /// Offset of the ranks in each file: the first one of each chunk, and all.
+    ranks_at: Vec<u64>,
+    /// Number of chunks.
+    chunks: u64,
     /// True where the files have first places.
     places: bool,
     /// Distinct names in the input.
@@ -128,21 +152,22 @@ pub(super) struct Dictionary {
 }
 
 impl Dictionary {
-    pub(super) fn open(parts: Vec<SourceRef>, schema: &Schema) -> Result<Self> {
-        let (mut starts, mut found) = (vec![0], 0);
+    pub(super) fn open(parts: Vec<SourceRef>, chunks: usize, schema: &Schema) -> Result<Self> {
+        let (mut starts, mut ranks_at, mut found) = (vec![0], Vec::new(), 0);
         for part in &parts {
             let head = read_vec(&**part, 0, HEAD)?;
             let head: Vec<u64> = head.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
-            let [kept, all] = head[..] else { return Err(damaged(&**part)) };
-            let columns = if schema.places { 24 } else { 16 };
-            if kept.checked_mul(columns).and_then(|n| n.checked_add(HEAD)).is_none_or(|end| end > part.len())
-            {
+            let [kept, all, ranks] = head[..] else { return Err(damaged(&**part)) };
+            let columns = if schema.places { 16 } else { 8 };
+            let end = kept.checked_mul(columns).and_then(|n| n.checked_add(HEAD));
+            if ranks > part.len() || end.is_none_or(|end| end > ranks) {
                 return Err(damaged(&**part));
             }
+            ranks_at.push(ranks);
             starts.push(starts.last().copied().unwrap_or(0) + kept);
             found += all;
         }
-        Ok(Self { parts, starts, places: schema.places, found })
+        Ok(Self { parts, starts, ranks_at, chunks: chunks as u64, places: schema.places, found })
     }
 
     /// Number of names.
@@ -158,7 +183,7 @@ impl Dictionary {
     fn by_rank(&self) -> NameTable {
         let pieces = self.parts.iter().enumerate().map(|(part, source)| {
             let kept = self.kept(part);
-            let ends = HEAD + kept * if self.places { 16 } else { 8 };
+            let ends = HEAD + if self.places { kept * 8 } else { 0 };
             NamePiece { source: source.clone(), ends, names: ends + kept * 8 }
         });
         NameTable { pieces: pieces.collect(), starts: self.starts.clone() }
@@ -174,7 +199,7 @@ impl Dictionary {
         number: usize,
     ) -> Result<()> {
         let table = self.by_rank();
-        let bytes: u64 = self.parts.iter().map(|part| part.len()).sum();
+        let bytes: u64 = self.ranks_at.iter().sum();
         // Names and their ends, a key and a rank for each, and the same again in the new order.
         if bytes.saturating_mul(2) > memory {
             return Err(Error::limit("too-little-memory", "too little memory for this order of entities")
@@ -204,7 +229,7 @@ impl Dictionary {
             let mut places: Vec<u64> = Vec::with_capacity(len);
             for (part, source) in self.parts.iter().enumerate() {
                 let kept = self.kept(part);
-                let bytes = read_vec(&**source, HEAD + kept * 8, kept * 8)?;
+                let bytes = read_vec(&**source, HEAD, kept * 8)?;
                 places.extend(bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)));
             }
             ranks.sort_unstable_by_key(|rank| places[*rank as usize]);
@@ -233,33 +258,19 @@ impl Dictionary {
         Ok(NameTable { pieces: vec![piece], starts: vec![0, self.len()] })
     }
 
-    /// Loads the hashes to find ids by; maps files where `memory` would not suffice.
-    pub(super) fn lookup(
-        &self,
-        schema: &Schema,
-        order: EntityOrder,
-        memory: u64,
-        work: &WorkFolder,
-        number: usize,
-    ) -> Result<Lookup> {
-        let load = |source: &SourceRef, offset: u64, len: u64| -> Result<Bytes> {
-            let mapped = if self.len() * 12 > memory { source.map(offset, len) } else { None };
-            Ok(match mapped {
-                Some(map) => Bytes::Mapped(map),
-                None => Bytes::Read(read_vec(&**source, offset, len)?),
-            })
-        };
-        let mut parts = Vec::with_capacity(self.parts.len());
-        for (part, source) in self.parts.iter().enumerate() {
-            let hashes = load(source, HEAD, self.kept(part) * 8)?;
-            parts.push(LookupPart::new(hashes, self.starts[part], schema.bits));
-        }
+    /// Opens the ids of an order; maps their file where `memory` would not suffice.
+    pub(super) fn ids(&self, order: EntityOrder, memory: u64, work: &WorkFolder, number: usize) -> Result<Ids<'_>> {
         let ids = if order == EntityOrder::Random {
             None
         } else {
-            Some(load(&work.open_file(&format!("ids-of-{number}"))?, 0, self.len() * 4)?)
+            let (source, len) = (work.open_file(&format!("ids-of-{number}"))?, self.len() * 4);
+            let mapped = if len > memory { source.map(0, len) } else { None };
+            Some(match mapped {
+                Some(map) => Bytes::Mapped(map),
+                None => Bytes::Read(read_vec(&*source, 0, len)?),
+            })
         };
-        Ok(Lookup { parts, ids, bits: schema.bits, len: self.len() })
+        Ok(Ids { dictionary: self, ids })
     }
 }
 
@@ -279,88 +290,40 @@ impl Deref for Bytes {
     }
 }
 
-/// Ids by the hashes of names.
-pub(super) struct Lookup {
-    parts: Vec<LookupPart>,
+/// Ids of the names of each chunk.
+pub(super) struct Ids<'d> {
+    dictionary: &'d Dictionary,
     /// Id of each rank, where they differ.
     ids: Option<Bytes>,
-    bits: u32,
+}
+
+impl Ids<'_> {
     /// Number of names.
-    pub(super) len: u64,
-}
+    pub(super) fn len(&self) -> u64 {
+        self.dictionary.len()
+    }
 
-/// Sorted hashes of a partition, and an index by their first bits.
-struct LookupPart {
-    hashes: Bytes,
-    start: u64,
-    index: Vec<u32>,
-    shift: u32,
-}
-
-impl LookupPart {
-    fn new(hashes: Bytes, start: u64, bits: u32) -> Self {
-        let words = hashes.as_chunks::<8>().0;
-        // Four hashes for each place of the index, on average.
-        let index_bits = (words.len() / 4).max(1).ilog2();
-        let shift = u64::BITS - index_bits;
-        let mut index = Vec::with_capacity((1 << index_bits) + 1);
-        index.push(0);
-        for (at, word) in (0u32..).zip(words) {
-            let place = place_of(u64::from_le_bytes(*word) << bits, shift);
-            while index.len() <= place {
-                index.push(at);
+    /// Calls `each` with the id of each name of a chunk, in the order of its file of names; `None` for one that is dropped.
+    pub(super) fn of_chunk(&self, chunk: usize, mut each: impl FnMut(Option<u64>) -> Result<()>) -> Result<()> {
+        let Dictionary { parts, starts, ranks_at, .. } = self.dictionary;
+        for ((source, first), at) in parts.iter().zip(starts).zip(ranks_at) {
+            let source = &**source;
+            let bounds = read_vec(source, at + chunk as u64 * 8, 16)?;
+            let bounds: Vec<u64> = bounds.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
+            let [from, to] = bounds[..] else { return Err(damaged(source)) };
+            let len = to.checked_sub(from).and_then(|len| len.checked_mul(4)).ok_or_else(|| damaged(source))?;
+            let start = at + (self.dictionary.chunks + 1) * 8 + from * 4;
+            for rank in read_vec(source, start, len)?.as_chunks().0 {
+                each(match u32::from_le_bytes(*rank) {
+                    DROPPED => None,
+                    rank => Some(self.id(first + u64::from(rank)).ok_or_else(|| damaged(source))?),
+                })?;
             }
         }
-        index.resize((1 << index_bits) + 1, u32::try_from(words.len()).unwrap_or(u32::MAX));
-        Self { hashes, start, index, shift }
-    }
-}
-
-fn place_of(hash: u64, shift: u32) -> usize {
-    hash.checked_shr(shift).map_or(0, |place| usize::try_from(place).unwrap_or(usize::MAX))
-}
-
-/// Number of names that are looked up together.
-const TOGETHER: usize = 64;
-
-/// Looks up the names with these hashes, each in the dictionary of its number. Appends their ids. A large dictionary is not in the
-/// caches of the processor: its memory is touched for [`TOGETHER`] names at a time, so that they wait for it together.
-pub(super) fn ids(lookups: &[Lookup], schema: &Schema, keys: &[(usize, u64)], into: &mut Vec<Option<u64>>) {
-    let mut ranges = [(0, 0); TOGETHER];
-    for keys in keys.chunks(TOGETHER) {
-        for ((dictionary, hash), range) in keys.iter().zip(&mut ranges) {
-            *range = lookups[*dictionary].range(schema, *hash);
-        }
-        let firsts = keys.iter().zip(&ranges).map(|((dictionary, hash), (from, _))| {
-            let part = lookups[*dictionary].parts.get(schema.part_of(*hash));
-            part.and_then(|part| part.hashes.get(from * 8)).map_or(0, |byte| *byte)
-        });
-        std::hint::black_box(firsts.fold(0, |all, byte| all ^ byte));
-        into.extend(
-            keys.iter()
-                .zip(&ranges)
-                .map(|((dictionary, hash), range)| lookups[*dictionary].id(schema, *hash, *range)),
-        );
-    }
-}
-
-impl Lookup {
-    /// Hashes of a partition among which this one is, if it is known.
-    fn range(&self, schema: &Schema, hash: u64) -> (usize, usize) {
-        let Some(part) = self.parts.get(schema.part_of(hash)) else { return (0, 0) };
-        let place = place_of(hash << self.bits, part.shift);
-        match part.index.get(place..).and_then(<[u32]>::first_chunk) {
-            Some([from, to]) => (*from as usize, *to as usize),
-            None => (0, 0),
-        }
+        Ok(())
     }
 
-    /// Id of the name with this hash, which is in this range of its partition.
-    fn id(&self, schema: &Schema, hash: u64, (from, to): (usize, usize)) -> Option<u64> {
-        let part = self.parts.get(schema.part_of(hash))?;
-        let words = part.hashes.as_chunks::<8>().0;
-        let at = words.get(from..to)?.iter().position(|word| u64::from_le_bytes(*word) == hash)?;
-        let rank = part.start + (from + at) as u64;
+    fn id(&self, rank: u64) -> Option<u64> {
         match &self.ids {
             None => Some(rank),
             Some(ids) => {

@@ -2,7 +2,7 @@
 //! in parallel, and resumable.
 //!
 //! ```text
-//! lines      -> edges of hashes, and the distinct names of each chunk      segment
+//! lines      -> edges of numbers, and the distinct names of each chunk     segment
 //! names      -> a dictionary for each entity type, partitioned by hash     dictionary
 //! edges      -> ids, sorted by bucket within each chunk                     relabel
 //! all files  -> one plan, which the engine writes and publishes as a whole
@@ -38,7 +38,7 @@ pub use text::{Columns, TextForm};
 use crate::config::Config;
 use crate::layout::{FileName, split_counts};
 use crate::text::number_text;
-use dictionary::{Dictionary, Incomplete, NameTable, NamesFile};
+use dictionary::{Dictionary, NameTable, NamesFile};
 use input::{Chunk, Chunks, Content, Part};
 use layout::{edge_files, planned_names};
 use relabel::{Relabeled, Relabeling};
@@ -72,8 +72,6 @@ const CHUNK: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
 const BYTES_FOR_EACH: u64 = 12;
 /// Maximum first bits of a hash that tell its partition.
 const MAX_BITS: u32 = 12;
-/// Attempts with other hashes after two names had one hash.
-const ATTEMPTS: u64 = 8;
 
 /// Order of the entities and dynamic relations: their ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -241,35 +239,20 @@ impl Import {
             }
             return Err(error);
         }
-        let (mut work, mut own, resumed) = WorkFolder::open(disk, target, &text, &same)?;
-        for _ in 0..ATTEMPTS {
+        let (work, own, resumed) = WorkFolder::open(disk, target, &text, &same)?;
+        let run = || {
             let steps = Steps::new(self, &own, &work)?;
             if resumed {
                 steps.forget_lost()?;
             }
-            let done = match steps.dictionaries(&job) {
-                Ok((chunks, dictionaries)) => {
-                    let sink = || LocalSink::folder(target, self.force).map(wrap);
-                    steps.finish(&layout, &sink, &chunks, &dictionaries, resumed)
-                }
-                Err(Incomplete::Failed(error)) => Err(error),
-                Err(Incomplete::Collision) => {
-                    // Other hashes for all names.
-                    let mut next: Json = serde_json::from_slice(&own).unwrap_or_default();
-                    next["hash"] = json!(steps.schema.seed.wrapping_add(1));
-                    drop(work);
-                    let text = serde_json::to_vec(&next).unwrap_or_default();
-                    (work, own, _) = WorkFolder::open(disk, target, &text, &|_| false)?;
-                    continue;
-                }
-            };
-            return match done {
-                Ok(report) => work.close().map(|()| report),
-                Err(error) => Err(work.leave(error)),
-            };
+            let (chunks, dictionaries) = steps.dictionaries(&job)?;
+            let sink = || LocalSink::folder(target, self.force).map(wrap);
+            steps.finish(&layout, &sink, &chunks, &dictionaries, resumed)
+        };
+        match run() {
+            Ok(report) => work.close().map(|()| report),
+            Err(error) => Err(work.leave(error)),
         }
-        Err(Error::corrupt("names-collide", "different names have equal hashes, with each of several seeds")
-            .hint(phrase!["the names are made for this; ", Opt::Seed.any("NUMBER"), " selects other hashes"]))
     }
 
     fn check(&self) -> Result<()> {
@@ -335,7 +318,7 @@ impl Import {
         // All dictionaries together have so many, as each partition is a file.
         let parts = (text.saturating_mul(3) / (self.run.memory / (self.threads() * 6)).max(1)).max(16);
         Ok(json!({
-            "version": 2,
+            "version": 3,
             "config": self.config.to_json(),
             "sets": self.described()?,
             "columns": self.columns().text(),
@@ -345,7 +328,6 @@ impl Import {
             "like_upstream": self.like_upstream,
             "min_counts": [self.entity_min_count, self.relation_min_count],
             "skip_bad": self.skip_bad,
-            "hash": self.hash_seed(),
             "chunk": size.clamp(*CHUNK.start(), *CHUNK.end()),
             "bits": (parts / self.config.entities.len().max(1) as u64).max(1).ilog2().min(MAX_BITS),
         }))
@@ -355,11 +337,6 @@ impl Import {
     fn described(&self) -> Result<Json> {
         let sets = self.sets.iter().map(|files| files.iter().map(described).collect::<Result<Vec<_>>>());
         Ok(Json::from(sets.map(|set| set.map(Json::from)).collect::<Result<Vec<_>>>()?))
-    }
-
-    fn hash_seed(&self) -> u64 {
-        // The order of upstream does not depend on hashes.
-        if self.like_upstream { 0 } else { self.seed.wrapping_mul(ATTEMPTS) }
     }
 
     fn order(&self) -> EntityOrder {
@@ -382,7 +359,7 @@ fn same_job(own: &[u8], job: &Json) -> bool {
     if own["skip_bad"].as_u64() > job["skip_bad"].as_u64() {
         return false;
     }
-    for key in ["hash", "chunk", "bits", "skip_bad"] {
+    for key in ["chunk", "bits", "skip_bad"] {
         own[key] = job[key].clone();
     }
     own == *job
@@ -428,7 +405,8 @@ impl<'i> Steps<'i> {
             }),
             relation_dictionary: config.dynamic_relations.then_some(types),
             bits: u32::try_from(number("bits")?).unwrap_or(0).min(MAX_BITS),
-            seed: number("hash")?,
+            // The order of upstream does not depend on hashes.
+            seed: if import.like_upstream { 0 } else { import.seed },
             weighted: import.files().any(|file| file.has("weight", &import.columns())),
             places: import.order() == EntityOrder::Seen,
             counts: import.entity_min_count > 1 || import.relation_min_count > 1,
@@ -443,33 +421,23 @@ impl<'i> Steps<'i> {
     }
 
     /// Reads all lines and completes the dictionaries. Returns all chunks in order.
-    fn dictionaries(&self, job: &Json) -> Result<(Vec<ChunkId>, Vec<Dictionary>), Incomplete> {
+    fn dictionaries(&self, job: &Json) -> Result<(Vec<ChunkId>, Vec<Dictionary>)> {
         let chunks = self.parse(job)?;
         if !self.work.has("dictionary")? {
             let names = chunks.iter().map(|chunk| {
                 NamesOfChunk::open(self.work.open_file(&name("names", *chunk))?, self.all_parts())
             });
             let names = names.collect::<Result<Vec<_>>>()?;
-            let collides = AtomicBool::new(false);
             self.each(self.all_parts(), &|part| {
-                if self.work.has(&format!("dictionary-{part}"))? || collides.load(Ordering::Relaxed) {
+                let own = format!("dictionary-{part}");
+                if self.work.has(&own)? {
                     return Ok(());
                 }
                 let is_relation = Some(part >> self.schema.bits) == self.schema.relation_dictionary;
                 let import = self.import;
                 let min = if is_relation { import.relation_min_count } else { import.entity_min_count };
-                match dictionary::complete(&names, part, min, &self.schema) {
-                    Ok(file) => self.work.put(&format!("dictionary-{part}"), &[&file]),
-                    Err(Incomplete::Failed(error)) => Err(error),
-                    Err(Incomplete::Collision) => {
-                        collides.store(true, Ordering::Relaxed);
-                        Ok(())
-                    }
-                }
+                self.work.put(&own, &[&dictionary::complete(&names, part, min, &self.schema)?])
             })?;
-            if collides.into_inner() {
-                return Err(Incomplete::Collision);
-            }
             self.work.put("dictionary", &[])?;
         }
         for chunk in &chunks {
@@ -480,7 +448,7 @@ impl<'i> Steps<'i> {
             let first = number << self.schema.bits;
             let parts = first..first + self.schema.parts();
             let parts = parts.map(|part| self.work.open_file(&format!("dictionary-{part}")));
-            all.push(Dictionary::open(parts.collect::<Result<_>>()?, &self.schema)?);
+            all.push(Dictionary::open(parts.collect::<Result<_>>()?, chunks.len(), &self.schema)?);
         }
         Ok((chunks, all))
     }
@@ -546,8 +514,9 @@ impl<'i> Steps<'i> {
             _ => return Ok(()),
         };
         let id = (number, chunk.number);
-        self.work.put(&name("names", id), &[&segment.names()])?;
-        self.work.put(&name("edges", id), &[&segment.edges()])?;
+        let (names, edges) = segment.files();
+        self.work.put(&name("names", id), &[&names])?;
+        self.work.put(&name("edges", id), &[&edges])?;
         self.import.run.progress.advance(len);
         Ok(())
     }
@@ -758,29 +727,29 @@ impl<'i> Steps<'i> {
         chunks: &[ChunkId],
         dictionaries: &[Dictionary],
     ) -> Result<()> {
-        let missing: Vec<ChunkId> = chunks
-            .iter()
-            .filter_map(|chunk| match self.work.has(&name("ids", *chunk)) {
-                Ok(true) => None,
-                Ok(false) => Some(Ok(*chunk)),
-                Err(error) => Some(Err(error)),
-            })
-            .collect::<Result<_>>()?;
-        let lookup = |(number, dictionary): (usize, &Dictionary)| {
-            dictionary.lookup(&self.schema, order, memory, self.work, number)
-        };
+        let mut missing: Vec<(usize, ChunkId)> = Vec::new();
+        for (number, chunk) in chunks.iter().enumerate() {
+            if !self.work.has(&name("ids", *chunk))? {
+                missing.push((number, *chunk));
+            }
+        }
         if !missing.is_empty() {
             let relabeling = Relabeling {
                 schema: &self.schema,
-                lookups: dictionaries.iter().enumerate().map(lookup).collect::<Result<_>>()?,
+                ids: dictionaries
+                    .iter()
+                    .enumerate()
+                    .map(|(number, own)| own.ids(order, memory, self.work, number))
+                    .collect::<Result<_>>()?,
                 parts: self.import.config.entities.iter().map(|(_, entity)| entity.num_partitions).collect(),
                 buckets,
             };
             self.import.run.progress.begin(missing.len() as u64 * self.chunk);
-            self.each(missing.len(), &|number| {
-                let source = self.work.open_file(&name("edges", missing[number]))?;
+            self.each(missing.len(), &|place| {
+                let (number, chunk) = missing[place];
+                let source = self.work.open_file(&name("edges", chunk))?;
                 let edges = Edges::read(&*source, &self.schema)?;
-                self.work.put(&name("ids", missing[number]), &[&relabeling.file(&edges)?])?;
+                self.work.put(&name("ids", chunk), &[&relabeling.file(number, &edges)?])?;
                 self.import.run.progress.advance(self.chunk);
                 Ok(())
             })?;

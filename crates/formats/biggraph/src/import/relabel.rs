@@ -1,6 +1,6 @@
-//! Third step: edges of hashes become edges of ids, sorted by bucket.
+//! Third step: edges of numbers become edges of ids, sorted by bucket.
 
-use super::dictionary::{self, Lookup};
+use super::dictionary::Ids;
 use super::segment::{Edges, Schema, damaged, index_width};
 use crate::layout::part_start;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use weighbridge_io::source::{Source, SourceRef, check_range, read_vec, to_usize}
 pub(super) struct Relabeling<'s> {
     pub(super) schema: &'s Schema,
     /// Ids by dictionary.
-    pub(super) lookups: Vec<Lookup>,
+    pub(super) ids: Vec<Ids<'s>>,
     /// Number of partitions of each entity type.
     pub(super) parts: Vec<u64>,
     /// Numbers of partitions of left and right sides: the table of buckets.
@@ -36,6 +36,22 @@ const HEAD: u64 = 32;
 /// Row of an edge with features instead of an entity: −1 in the file.
 const NO_ROW: u32 = u32::MAX;
 
+/// Partition of a name, and its row there.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    part: u32,
+    row: u32,
+}
+
+/// Place of a name that is dropped.
+const DROPPED: Place = Place { part: u32::MAX, row: 0 };
+
+/// Places of the names of a chunk: entities by their numbers, and dynamic relations by theirs.
+struct Places {
+    entities: Vec<Place>,
+    relations: Vec<Place>,
+}
+
 /// Features of the edges of a side.
 struct FeatureLists {
     ids: Vec<u32>,
@@ -44,58 +60,47 @@ struct FeatureLists {
 }
 
 impl Relabeling<'_> {
-    /// Returns the file of a chunk: numbers of edges, of skipped edges and of bad lines, and the bytes of a relation; the first edge
-    /// of each bucket; its first feature on each side with lists; columns; the ends of the lists and the features.
-    pub(super) fn file(&self, edges: &Edges) -> Result<Vec<u8>> {
+    /// Returns the file of the chunk of that number: numbers of edges, of skipped edges and of bad lines, and the bytes of a
+    /// relation; the first edge of each bucket; its first feature on each side with lists; columns; the ends of the lists and the
+    /// features.
+    pub(super) fn file(&self, chunk: usize, edges: &Edges) -> Result<Vec<u8>> {
         let buckets = to_usize(self.buckets[0] * self.buckets[1])?;
+        let places = self.places(chunk)?;
+        let place = |number: u32| places.entities.get(number as usize).copied().ok_or_else(out_of_range);
         let mut ids: [Vec<u32>; 2] = [Vec::with_capacity(edges.len), Vec::with_capacity(edges.len)];
         // The bucket of each edge; none for one that is skipped.
         let mut bucket_of: Vec<u32> = vec![0; edges.len];
         let mut lists: [Option<FeatureLists>; 2] = [None, None];
-        let mut keys = Vec::with_capacity(edges.len);
-        let mut found = Vec::with_capacity(edges.len);
         for side in 0..2 {
-            let step = if side == 0 { self.buckets[1] } else { 1 };
-            keys.clear();
-            for (hash, relation) in edges.side(side).zip(edges.relations()) {
-                let relation = self.schema.configured(relation)?;
-                let sides = self.schema.sides.get(relation).ok_or_else(out_of_range)?;
-                keys.push((sides[side], hash));
-            }
-            found.clear();
-            dictionary::ids(&self.lookups, self.schema, &keys, &mut found);
-            for ((id, (dictionary, _)), bucket) in found.iter().zip(&keys).zip(&mut bucket_of) {
-                let (part, row) = match id {
-                    _ if self.schema.featurized[*dictionary] => (0, NO_ROW),
-                    Some(id) => self.place(*dictionary, *id)?,
-                    None => (u64::MAX, 0),
+            let step = if side == 0 { u32::try_from(self.buckets[1]).map_err(|_| out_of_range())? } else { 1 };
+            let mut relations = edges.relations();
+            for (number, bucket) in edges.side(side).zip(&mut bucket_of) {
+                let configured = self.schema.configured(relations.next().unwrap_or(0));
+                let Place { part, row } = match self.schema.is_list(configured, side) {
+                    true => Place { part: 0, row: NO_ROW },
+                    false => place(number)?,
                 };
                 ids[side].push(row);
                 *bucket = match part {
-                    u64::MAX => u32::MAX,
+                    u32::MAX => u32::MAX,
                     _ if *bucket == u32::MAX => u32::MAX,
-                    part => *bucket + u32::try_from(part * step).map_err(|_| out_of_range())?,
+                    part => *bucket + part * step,
                 };
             }
             if self.schema.listed[side] {
-                lists[side] = Some(self.lists(edges, side, &mut bucket_of)?);
+                lists[side] = Some(lists_of(edges, side, &places, &mut bucket_of)?);
             }
         }
-        found.clear();
-        match self.schema.relation_dictionary {
-            None => found.extend(edges.relations().map(Some)),
-            Some(dictionary) => {
-                keys.clear();
-                keys.extend(edges.relations().map(|hash| (dictionary, hash)));
-                dictionary::ids(&self.lookups, self.schema, &keys, &mut found);
+        let mut relations: Vec<u32> = edges.relations().collect();
+        if self.schema.relation_dictionary.is_some() {
+            for (relation, bucket) in relations.iter_mut().zip(&mut bucket_of) {
+                let Place { part, row } =
+                    places.relations.get(*relation as usize).copied().ok_or_else(out_of_range)?;
+                *relation = row;
+                if part == u32::MAX {
+                    *bucket = u32::MAX;
+                }
             }
-        }
-        let mut relations: Vec<u32> = Vec::with_capacity(edges.len);
-        for (id, bucket) in found.iter().zip(&mut bucket_of) {
-            if id.is_none() {
-                *bucket = u32::MAX;
-            }
-            relations.push(u32::try_from(id.unwrap_or(0)).map_err(|_| out_of_range())?);
         }
         let mut starts = vec![0u64; buckets + 1];
         for bucket in bucket_of.iter().filter(|bucket| **bucket != u32::MAX) {
@@ -108,7 +113,7 @@ impl Relabeling<'_> {
         let weights = edges.weights(self.schema);
         let relation_width = index_width(match self.schema.relation_dictionary {
             None => self.schema.sides.len() as u64,
-            Some(dictionary) => self.lookups[dictionary].len,
+            Some(dictionary) => self.ids[dictionary].len(),
         });
         let each = if weights.is_empty() { 8 } else { 12 };
         let sections = 1 + lists.iter().flatten().count();
@@ -163,54 +168,56 @@ impl Relabeling<'_> {
         Ok(file)
     }
 
-    /// Finds the features of a side, without those that are dropped. An edge whose features are all dropped has no bucket.
-    fn lists(&self, edges: &Edges, side: usize, bucket_of: &mut [u32]) -> Result<FeatureLists> {
-        let (counts, hashes) = edges.lists(side);
-        let counts: Vec<usize> = counts.map(|count| count as usize).collect();
-        let mut keys = Vec::new();
-        let mut hashes = hashes;
-        for (relation, count) in edges.relations().zip(&counts) {
-            let sides = self.schema.sides.get(self.schema.configured(relation)?).ok_or_else(out_of_range)?;
-            keys.extend(hashes.by_ref().take(*count).map(|hash| (sides[side], hash)));
+    /// Finds the places of all names of a chunk.
+    fn places(&self, chunk: usize) -> Result<Places> {
+        let mut places = Places { entities: Vec::new(), relations: Vec::new() };
+        for (dictionary, ids) in self.ids.iter().enumerate() {
+            let is_relation = Some(dictionary) == self.schema.relation_dictionary;
+            let parts = if is_relation { 1 } else { self.parts[dictionary] };
+            let rows = ids.len();
+            let into = if is_relation { &mut places.relations } else { &mut places.entities };
+            ids.of_chunk(chunk, |id| {
+                into.push(match id {
+                    Some(id) => place_of(id, rows, parts)?,
+                    None => DROPPED,
+                });
+                Ok(())
+            })?;
         }
-        let mut found = Vec::with_capacity(keys.len());
-        dictionary::ids(&self.lookups, self.schema, &keys, &mut found);
-        let mut found = found.into_iter();
-        let mut lists =
-            FeatureLists { ids: Vec::with_capacity(keys.len()), ends: Vec::with_capacity(counts.len()) };
-        for (count, bucket) in counts.iter().zip(bucket_of) {
-            let before = lists.ids.len();
-            for id in found.by_ref().take(*count).flatten() {
-                lists.ids.push(u32::try_from(id).map_err(|_| out_of_range())?);
-            }
-            if *count > 0 && lists.ids.len() == before {
-                *bucket = u32::MAX;
-            }
-            lists.ends.push(lists.ids.len());
-        }
-        Ok(lists)
+        Ok(places)
     }
+}
 
-    /// Partition of an id, and its row there.
-    fn place(&self, dictionary: usize, id: u64) -> Result<(u64, u32)> {
-        let (part, row) = self.part_and_row(dictionary, id);
-        match u32::try_from(row) {
-            Ok(row) if row != NO_ROW => Ok((part, row)),
-            _ => Err(out_of_range()),
+/// Finds the features of a side, without those that are dropped. An edge whose features are all dropped has no bucket.
+fn lists_of(edges: &Edges, side: usize, places: &Places, bucket_of: &mut [u32]) -> Result<FeatureLists> {
+    let (counts, mut numbers) = edges.lists(side);
+    let mut lists = FeatureLists { ids: Vec::new(), ends: Vec::with_capacity(edges.len) };
+    for (count, bucket) in counts.zip(bucket_of) {
+        let before = lists.ids.len();
+        for number in numbers.by_ref().take(count as usize) {
+            let Place { part, row } = places.entities.get(number as usize).copied().ok_or_else(out_of_range)?;
+            if part != u32::MAX {
+                lists.ids.push(row);
+            }
         }
+        if count > 0 && lists.ids.len() == before {
+            *bucket = u32::MAX;
+        }
+        lists.ends.push(lists.ids.len());
     }
+    Ok(lists)
+}
 
-    fn part_and_row(&self, dictionary: usize, id: u64) -> (u64, u64) {
-        let parts = self.parts[dictionary];
-        if parts == 1 {
-            return (0, id);
-        }
-        let rows = self.lookups[dictionary].len;
-        let part = match id.checked_mul(parts) {
-            Some(product) => product / rows,
-            None => u64::try_from(u128::from(id) * u128::from(parts) / u128::from(rows)).unwrap_or(0),
-        };
-        (part, id - part_start(part, rows, parts))
+/// Place of an id, where `rows` names are in `parts` partitions.
+fn place_of(id: u64, rows: u64, parts: u64) -> Result<Place> {
+    let part = match id.checked_mul(parts) {
+        _ if parts == 1 => 0,
+        Some(product) => product / rows,
+        None => u64::try_from(u128::from(id) * u128::from(parts) / u128::from(rows)).unwrap_or(0),
+    };
+    match (u32::try_from(part), u32::try_from(id - part_start(part, rows, parts))) {
+        (Ok(part), Ok(row)) if row != NO_ROW && part != u32::MAX => Ok(Place { part, row }),
+        _ => Err(out_of_range()),
     }
 }
 

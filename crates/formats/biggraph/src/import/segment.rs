@@ -1,9 +1,9 @@
-//! First step: lines become edges of hashes, and the distinct names of each chunk.
+//! First step: lines become edges of numbers, and the distinct names of each chunk.
 //!
-//! A chunk of lines becomes two files. `edges`: for each edge the hashes of its names. `names`: for each partition of each
-//! dictionary the distinct names of the chunk; their first places and numbers of uses where the import needs them. A dictionary is
-//! partitioned by the first bits of the hashes, so that each partition is completed in little memory. The hashes of the names are
-//! not written: a large import takes as long as the disk needs for these files.
+//! A chunk of lines becomes two files. `names`: for each partition of each dictionary the distinct names of the chunk; their first
+//! places and numbers of uses where the import needs them. `edges`: for each edge the numbers of its names among those. A
+//! dictionary is partitioned by the first bits of the hashes, so that each partition is completed in little memory. The hashes of
+//! the names are not written: a large import takes as long as the disk needs for these files.
 
 use super::text::{BadLine, Edge, Field};
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ pub(super) struct Schema {
 impl Schema {
     pub(super) fn hash(&self, name: &[u8]) -> u64 {
         let hash = XxHash3_64::oneshot_with_seed(self.seed, name);
-        // Tests need names with equal hashes.
+        // Tests need different names with equal hashes.
         #[cfg(test)]
         if self.seed == super::tests::WEAK {
             return hash & 0xff;
@@ -54,9 +54,9 @@ impl Schema {
         hash
     }
 
-    /// Partition of a hash among those of its dictionary.
-    pub(super) fn part_of(&self, hash: u64) -> usize {
-        hash.checked_shr(u64::BITS - self.bits).map_or(0, |part| usize::try_from(part).unwrap_or(usize::MAX))
+    /// First bits of a hash that tell its group of partitions.
+    fn group_bits(&self) -> u32 {
+        self.bits.min(GROUP_BITS)
     }
 
     /// Number of partitions of each dictionary.
@@ -70,39 +70,38 @@ impl Schema {
     }
 
     /// Relation of the configuration: the first if they are dynamic.
-    pub(super) fn configured(&self, relation: u64) -> Result<usize> {
-        if self.relation_dictionary.is_some() { Ok(0) } else { to_usize(relation) }
-    }
-
-    /// Bytes of the relation of an edge: of the hash of its name if relations are dynamic.
-    fn relation_width(&self) -> usize {
-        if self.relation_dictionary.is_some() { 8 } else { index_width(self.sides.len() as u64) }
+    pub(super) fn configured(&self, relation: u32) -> usize {
+        if self.relation_dictionary.is_some() { 0 } else { relation as usize }
     }
 }
 
-/// Name, with its uses since it was last found in [`Segment::recent`].
+/// Name that an edge uses.
 #[derive(Debug, Clone, Copy)]
-struct Use {
+struct Name {
     hash: u64,
-    /// Place among the uses of the chunk.
-    place: u32,
-    count: u32,
-    name: Field,
+    /// Place in [`Uses::text`].
+    field: Field,
 }
 
-/// Uses of names in a partition of a dictionary. They have their own copies of the names: those of one partition are far apart in
-/// the text, and would be fetched from memory one by one.
+/// Uses of names in a group of partitions of a dictionary. A name that was found in [`Segment::recent`] is not listed again.
 #[derive(Debug, Clone, Default)]
 struct Uses {
-    list: Vec<Use>,
-    names: Vec<u8>,
+    list: Vec<Name>,
+    /// All names of the list: in the text of the chunk, those of a group are far apart, and would be fetched from memory one by one.
+    text: Vec<u8>,
+    /// Place of each among the uses of the chunk, if the order needs it.
+    places: Vec<u32>,
+    /// Number of uses of each, if names with few uses are dropped.
+    counts: Vec<u32>,
+    /// Number of each among the distinct names of the chunk.
+    numbers: Vec<u32>,
 }
 
-impl Uses {
-    fn name(&self, one: &Use) -> &[u8] {
-        &self.names[one.name.range()]
-    }
-}
+/// Use of a name by an edge: its group, and its place in [`Uses::list`].
+type Used = (u32, u32);
+
+/// Maximum first bits of a hash that tell its group. Processors fetch the ends of some 30 lists ahead, not those of all partitions.
+const GROUP_BITS: u32 = 4;
 
 /// Slots for names that were used lately: a power of two.
 const RECENT: usize = 1 << 10;
@@ -111,32 +110,34 @@ const RECENT: usize = 1 << 10;
 #[derive(Debug)]
 pub(super) struct Segment<'s> {
     schema: &'s Schema,
-    lhs: Vec<u64>,
-    rhs: Vec<u64>,
-    rel: Vec<u64>,
+    sides: [Vec<Used>; 2],
+    /// Names of dynamic relations.
+    named_relations: Vec<Used>,
+    /// Indexes of the relations of the configuration.
+    relations: Vec<u32>,
     weight: Vec<f32>,
     /// Number of features of each edge, for each side; empty for a side without lists.
     counts: [Vec<u32>; 2],
-    /// Hashes of all features, for each side.
-    features: [Vec<u64>; 2],
+    /// All features, for each side.
+    features: [Vec<Used>; 2],
     /// Number of uses of names.
     places: u32,
-    /// Uses of names, for each partition of each dictionary.
+    /// Uses of names, for each group of partitions of each dictionary.
     uses: Vec<Uses>,
-    /// Last use in each slot, by the last bits of its hash: the partition, and the place there. Most graphs use some names often.
-    recent: Vec<(u32, u32)>,
+    /// Last use in each slot, by the last bits of its hash. Most graphs use some names often.
+    recent: Vec<Used>,
     /// Lines that were skipped as malformed.
     pub(super) bad: u64,
 }
 
 impl<'s> Segment<'s> {
     pub(super) fn new(schema: &'s Schema) -> Self {
-        let uses = vec![Uses::default(); schema.dictionaries << schema.bits];
+        let uses = vec![Uses::default(); schema.dictionaries << schema.group_bits()];
         Self {
             schema,
-            lhs: Vec::new(),
-            rhs: Vec::new(),
-            rel: Vec::new(),
+            sides: [Vec::new(), Vec::new()],
+            named_relations: Vec::new(),
+            relations: Vec::new(),
             weight: Vec::new(),
             counts: [Vec::new(), Vec::new()],
             features: [Vec::new(), Vec::new()],
@@ -148,16 +149,18 @@ impl<'s> Segment<'s> {
     }
 
     pub(super) fn clear(&mut self) {
-        self.lhs.clear();
-        self.rhs.clear();
-        self.rel.clear();
+        self.sides.iter_mut().for_each(Vec::clear);
+        self.named_relations.clear();
+        self.relations.clear();
         self.weight.clear();
         self.counts.iter_mut().for_each(Vec::clear);
         self.features.iter_mut().for_each(Vec::clear);
         self.places = 0;
         for uses in &mut self.uses {
             uses.list.clear();
-            uses.names.clear();
+            uses.text.clear();
+            uses.places.clear();
+            uses.counts.clear();
         }
         self.recent.fill((u32::MAX, 0));
         self.bad = 0;
@@ -166,7 +169,7 @@ impl<'s> Segment<'s> {
     pub(super) fn push(&mut self, text: &[u8], edge: &Edge) -> Result<(), BadLine> {
         let schema = self.schema;
         let named = |field: Field| &text[field.range()];
-        let (relation, rel) = match (&schema.relations, edge.rel) {
+        let relation = match (&schema.relations, edge.rel) {
             (Some(known), Some(field)) => {
                 let found = known.get(named(field));
                 let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
@@ -177,140 +180,232 @@ impl<'s> Segment<'s> {
                     let known = all.iter().take(MAX_NAMED).map(|(_, name)| text(name)).collect();
                     BadLine::Relation { found: text(named(field)), known }
                 };
-                let index = *found.ok_or_else(unknown)?;
-                (index as usize, u64::from(index))
+                *found.ok_or_else(unknown)?
             }
-            (None, Some(field)) => (0, schema.hash(named(field))),
-            (_, None) => (0, 0),
+            _ => 0,
         };
+        let configured = relation as usize;
         let sides = [edge.lhs, edge.rhs];
         // Before any name is used: a line that is skipped uses none.
         for (side, field) in sides.into_iter().enumerate() {
-            if schema.is_list(relation, side) && features(text, field).any(|feature| feature.len == 0) {
+            if schema.is_list(configured, side) && features(text, field).any(|feature| feature.len == 0) {
                 return Err(BadLine::EmptyName);
             }
         }
-        let mut hashes = [0; 2];
         for (side, field) in sides.into_iter().enumerate() {
-            let dictionary = schema.sides[relation][side];
-            let mut count = 0;
-            if schema.is_list(relation, side) {
+            let dictionary = schema.sides[configured][side];
+            let (mut count, mut used) = (0, (0, 0));
+            if schema.is_list(configured, side) {
                 for feature in features(text, field) {
-                    let hash = schema.hash(named(feature));
-                    self.use_name(dictionary, hash, named(feature));
-                    self.features[side].push(hash);
+                    let feature = self.use_name(dictionary, named(feature));
+                    self.features[side].push(feature);
                     count += 1;
                 }
             } else {
-                hashes[side] = schema.hash(named(field));
-                self.use_name(dictionary, hashes[side], named(field));
+                used = self.use_name(dictionary, named(field));
             }
+            self.sides[side].push(used);
             if schema.listed[side] {
                 self.counts[side].push(count);
             }
         }
-        if let (Some(dictionary), Some(name)) = (schema.relation_dictionary, edge.rel) {
-            self.use_name(dictionary, rel, named(name));
+        match schema.relation_dictionary {
+            Some(dictionary) => {
+                let used = self.use_name(dictionary, edge.rel.map_or(&[], named));
+                self.named_relations.push(used);
+            }
+            None => self.relations.push(relation),
         }
-        self.lhs.push(hashes[0]);
-        self.rhs.push(hashes[1]);
-        self.rel.push(rel);
         if schema.weighted {
             self.weight.push(edge.weight);
         }
         Ok(())
     }
 
-    fn use_name(&mut self, dictionary: usize, hash: u64, name: &[u8]) {
-        let part = dictionary << self.schema.bits | self.schema.part_of(hash);
-        let uses = &mut self.uses[part];
+    fn use_name(&mut self, dictionary: usize, name: &[u8]) -> Used {
+        let hash = self.schema.hash(name);
+        let group_bits = self.schema.group_bits();
+        let group = dictionary << group_bits | first_bits(hash, group_bits);
+        let uses = &mut self.uses[group];
         let recent = &mut self.recent[low_bits(hash, RECENT)];
         self.places += 1;
-        if recent.0 as usize == part
-            && let Some(known) = uses.list.get_mut(recent.1 as usize)
+        if recent.0 as usize == group
+            && let Some(known) = uses.list.get(recent.1 as usize)
             && known.hash == hash
-            && &uses.names[known.name.range()] == name
+            && &uses.text[known.field.range()] == name
         {
-            known.count += 1;
-            return;
+            if let Some(count) = uses.counts.get_mut(recent.1 as usize) {
+                *count += 1;
+            }
+            return *recent;
         }
-        let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        *recent = (small(part), small(uses.list.len()));
-        let start = uses.names.len();
-        uses.names.extend_from_slice(name);
-        let name = Field::of(start..uses.names.len());
-        uses.list.push(Use { hash, place: self.places - 1, count: 1, name });
+        *recent = (small(group), small(uses.list.len()));
+        let start = uses.text.len();
+        uses.text.extend_from_slice(name);
+        uses.list.push(Name { hash, field: Field::of(start..uses.text.len()) });
+        if self.schema.places {
+            uses.places.push(self.places - 1);
+        }
+        if self.schema.counts {
+            uses.counts.push(1);
+        }
+        *recent
     }
 
-    /// Returns the parts of the file of edges.
-    pub(super) fn edges(&self) -> Vec<u8> {
-        let edges = self.lhs.len();
-        let mut file = Vec::with_capacity(16 + edges * 28);
+    /// Returns the files of the names and of the edges.
+    pub(super) fn files(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let (schema, groups) = (self.schema, 1 << self.schema.group_bits());
+        let parts = schema.dictionaries << schema.bits;
+        let head = (parts + 1) * 8;
+        // The most that the names can take: growing would copy them.
+        let all = self.uses.iter().map(|uses| uses.text.len() + uses.list.len() * 3).sum::<usize>();
+        let mut names = Vec::with_capacity(head + all);
+        names.resize(head, 0);
+        let mut ends = Vec::with_capacity(parts);
+        let (mut next, mut first_relation) = (0, 0);
+        let mut sorter = Sorter::default();
+        for (group, uses) in self.uses.iter_mut().enumerate() {
+            if schema.relation_dictionary.is_some_and(|number| number * groups == group) {
+                first_relation = next;
+            }
+            uses.unite(&mut sorter, schema.bits);
+            for part in sorter.parts() {
+                ends.push(names.len() as u64);
+                names.extend((part.len() as u64).to_le_bytes());
+                for column in [&uses.places, &uses.counts].into_iter().filter(|column| !column.is_empty()) {
+                    part.iter().for_each(|at| names.extend_from_slice(&column[*at as usize].to_le_bytes()));
+                }
+                let fields = || part.iter().map(|at| uses.list[*at as usize].field);
+                fields().for_each(|field| push_len(&mut names, field.len));
+                fields().for_each(|field| names.extend_from_slice(&uses.text[field.range()]));
+            }
+            next = uses.number(&mut sorter, next);
+        }
+        ends.push(names.len() as u64);
+        for (at, end) in names[..head].chunks_exact_mut(8).zip(&ends) {
+            at.copy_from_slice(&end.to_le_bytes());
+        }
+        let edges = self.edges(first_relation, next);
+        (names, edges)
+    }
+
+    /// Returns the file of the edges: their number, the number of bad lines, the bytes of a relation; columns. Dynamic relations are
+    /// numbered from the first one, which is `first_relation` of the `distinct` names.
+    fn edges(&self, first_relation: u32, distinct: u32) -> Vec<u8> {
+        let edges = self.sides[0].len();
+        let width = match self.schema.relation_dictionary {
+            Some(_) => index_width(u64::from(distinct - first_relation)),
+            None => index_width(self.schema.sides.len() as u64),
+        };
+        let mut file = Vec::with_capacity(24 + edges * (16 + width));
         file.extend((edges as u64).to_le_bytes());
         file.extend(self.bad.to_le_bytes());
-        for column in [&self.lhs, &self.rhs] {
-            column.iter().for_each(|hash| file.extend_from_slice(&hash.to_le_bytes()));
+        file.extend((width as u64).to_le_bytes());
+        let number = |used: &Used| -> u32 {
+            let uses = self.uses.get(used.0 as usize);
+            uses.and_then(|uses| uses.numbers.get(used.1 as usize)).copied().unwrap_or(0)
+        };
+        for side in &self.sides {
+            side.iter().for_each(|used| file.extend_from_slice(&number(used).to_le_bytes()));
         }
-        let width = self.schema.relation_width();
-        self.rel.iter().for_each(|rel| file.extend_from_slice(&rel.to_le_bytes()[..width]));
+        let named = self.named_relations.iter().map(|used| number(used) - first_relation);
+        for relation in named.chain(self.relations.iter().copied()) {
+            file.extend_from_slice(&relation.to_le_bytes()[..width]);
+        }
         self.weight.iter().for_each(|weight| file.extend_from_slice(&weight.to_le_bytes()));
         for (counts, features) in self.counts.iter().zip(&self.features) {
             counts.iter().for_each(|count| file.extend_from_slice(&count.to_le_bytes()));
-            features.iter().for_each(|hash| file.extend_from_slice(&hash.to_le_bytes()));
+            features.iter().for_each(|used| file.extend_from_slice(&number(used).to_le_bytes()));
         }
-        file
-    }
-
-    /// Returns the file of the distinct names: the offset of each partition, and the partitions.
-    pub(super) fn names(&mut self) -> Vec<u8> {
-        let head = (self.uses.len() + 1) * 8;
-        let mut file = vec![0; head];
-        let mut table: Vec<u32> = Vec::new();
-        for (part, uses) in self.uses.iter_mut().enumerate() {
-            let offset = file.len() as u64;
-            file[part * 8..][..8].copy_from_slice(&offset.to_le_bytes());
-            uses.unite(&mut table);
-            let distinct = || uses.list.iter().filter(|one| one.count > 0);
-            file.extend((distinct().count() as u64).to_le_bytes());
-            if self.schema.places {
-                distinct().for_each(|one| file.extend_from_slice(&one.place.to_le_bytes()));
-            }
-            if self.schema.counts {
-                distinct().for_each(|one| file.extend_from_slice(&one.count.to_le_bytes()));
-            }
-            distinct().for_each(|one| push_len(&mut file, one.name.len));
-            distinct().for_each(|one| file.extend_from_slice(uses.name(one)));
-        }
-        let end = file.len() as u64;
-        file[head - 8..head].copy_from_slice(&end.to_le_bytes());
         file
     }
 }
 
+/// Distinct names of a group, sorted by partition.
+#[derive(Default)]
+struct Sorter {
+    /// Open hash table of the places of first uses.
+    table: Vec<u32>,
+    /// Places of the first uses, by partition.
+    firsts: Vec<u32>,
+    /// Start of each partition among them, and their number.
+    starts: Vec<usize>,
+    /// Number of the name of each first use.
+    numbers: Vec<u32>,
+}
+
+impl Sorter {
+    /// Places of the first uses, for each partition.
+    fn parts(&self) -> impl Iterator<Item = &[u32]> {
+        self.starts.windows(2).map(|bounds| &self.firsts[bounds[0]..bounds[1]])
+    }
+}
+
 impl Uses {
-    /// Adds the uses of each name to its first one; the others count none. `table` is an open hash table of first uses.
-    fn unite(&mut self, table: &mut Vec<u32>) {
+    /// Adds the uses of each name to its first one, and sorts the first uses by partition. [`numbers`](Self::numbers) become the
+    /// places of the first uses.
+    fn unite(&mut self, sorter: &mut Sorter, bits: u32) {
         let slots = (self.list.len() * 2).next_power_of_two();
-        table.clear();
-        table.resize(slots, u32::MAX);
-        for number in 0..self.list.len() {
-            let one = self.list[number];
+        sorter.table.clear();
+        sorter.table.resize(slots, u32::MAX);
+        self.numbers.clear();
+        // Partitions of the group, by the bits after its own.
+        let parts = 1 << bits.saturating_sub(GROUP_BITS);
+        let part_of = |hash| first_bits(hash, bits) & (parts - 1);
+        let starts = &mut sorter.starts;
+        starts.clear();
+        starts.resize(parts + 1, 0);
+        for (place, one) in self.list.iter().enumerate() {
             let mut slot = low_bits(one.hash, slots);
             loop {
-                let first = table[slot] as usize;
-                let Some(known) = self.list.get(first) else {
-                    table[slot] = u32::try_from(number).unwrap_or(u32::MAX);
+                let first = sorter.table[slot];
+                let Some(known) = self.list.get(first as usize) else {
+                    sorter.table[slot] = small(place);
+                    self.numbers.push(small(place));
+                    starts[part_of(one.hash) + 1] += 1;
                     break;
                 };
-                if known.hash == one.hash && self.name(known) == self.name(&one) {
-                    self.list[first].count += one.count;
-                    self.list[number].count = 0;
+                if known.hash == one.hash && self.text[known.field.range()] == self.text[one.field.range()] {
+                    if let Some(count) = self.counts.get(place) {
+                        self.counts[first as usize] += *count;
+                    }
+                    self.numbers.push(first);
                     break;
                 }
                 slot = (slot + 1) & (slots - 1);
             }
         }
+        for part in 0..parts {
+            starts[part + 1] += starts[part];
+        }
+        sorter.firsts.clear();
+        sorter.firsts.resize(starts[parts], 0);
+        let mut next = starts.clone();
+        for (place, (one, first)) in self.list.iter().zip(&self.numbers).enumerate() {
+            if *first as usize == place {
+                let at = &mut next[part_of(one.hash)];
+                sorter.firsts[*at] = small(place);
+                *at += 1;
+            }
+        }
     }
+
+    /// Numbers the names from `next` on. Returns the number after the last one.
+    fn number(&mut self, sorter: &mut Sorter, next: u32) -> u32 {
+        sorter.numbers.clear();
+        sorter.numbers.resize(self.list.len(), 0);
+        for (number, place) in (next..).zip(&sorter.firsts) {
+            sorter.numbers[*place as usize] = number;
+        }
+        for first in &mut self.numbers {
+            *first = sorter.numbers[*first as usize];
+        }
+        next + small(sorter.firsts.len())
+    }
+}
+
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// Places of the names in a list of features.
@@ -321,6 +416,11 @@ fn features(text: &[u8], list: Field) -> impl Iterator<Item = Field> {
         start += name.len() + 1;
         field
     })
+}
+
+/// First bits of a hash, as a number.
+fn first_bits(hash: u64, bits: u32) -> usize {
+    hash.checked_shr(u64::BITS - bits).map_or(0, |number| usize::try_from(number).unwrap_or(usize::MAX))
 }
 
 /// Slot of a hash in a table with a power of two of slots.
@@ -335,11 +435,14 @@ pub(super) struct Edges {
     pub(super) len: usize,
     bytes: Vec<u8>,
     width: usize,
-    /// Offsets of the counts of features and of their hashes, for each side with lists.
+    /// Offsets of the counts of features and of their numbers, for each side with lists.
     lists: [Option<Lists>; 2],
 }
 
-/// Lists of features of a side: numbers of them, and their hashes.
+/// Bytes before the columns of a file of edges.
+const EDGES_HEAD: usize = 24;
+
+/// Lists of features of a side: numbers of them, and the numbers of their names.
 #[derive(Debug, Clone, Copy)]
 struct Lists {
     counts: usize,
@@ -350,13 +453,14 @@ struct Lists {
 impl Edges {
     pub(super) fn read(source: &dyn Source, schema: &Schema) -> Result<Self> {
         let bytes = read_vec(source, 0, source.len())?;
-        let number =
-            |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
-        let (Some(edges), Some(bad)) = (number(0), number(8)) else { return Err(damaged(source)) };
-        let len = to_usize(edges)?;
-        let width = schema.relation_width();
-        let each = 16 + width + if schema.weighted { 4 } else { 0 };
-        let mut end = len.checked_mul(each).and_then(|n| n.checked_add(16));
+        let words = bytes.as_chunks().0;
+        let word = |at: usize| words.get(at).map(|b| u64::from_le_bytes(*b));
+        let (Some(edges), Some(bad), Some(width @ (1 | 2 | 4))) = (word(0), word(1), word(2)) else {
+            return Err(damaged(source));
+        };
+        let (len, width) = (to_usize(edges)?, to_usize(width)?);
+        let each = 8 + width + if schema.weighted { 4 } else { 0 };
+        let mut end = len.checked_mul(each).and_then(|n| n.checked_add(EDGES_HEAD));
         let mut lists = [None; 2];
         for (lists, _) in lists.iter_mut().zip(schema.listed).filter(|(_, listed)| *listed) {
             let counts = end.filter(|end| *end <= bytes.len()).ok_or_else(|| damaged(source))?;
@@ -364,7 +468,7 @@ impl Edges {
                 len.checked_mul(4).and_then(|n| n.checked_add(counts)).ok_or_else(|| damaged(source))?;
             let all = bytes.get(counts..features).ok_or_else(|| damaged(source))?;
             let sum: u64 = all.as_chunks().0.iter().map(|b| u64::from(u32::from_le_bytes(*b))).sum();
-            end = to_usize(sum)?.checked_mul(8).and_then(|n| n.checked_add(features));
+            end = to_usize(sum)?.checked_mul(4).and_then(|n| n.checked_add(features));
             *lists = Some(Lists { counts, features, end: end.unwrap_or(usize::MAX) });
         }
         if end != Some(bytes.len()) {
@@ -373,38 +477,39 @@ impl Edges {
         Ok(Self { bad, len, bytes, width, lists })
     }
 
-    /// Hashes of the names of a side.
-    pub(super) fn side(&self, side: usize) -> impl Iterator<Item = u64> {
-        let start = 16 + side * self.len * 8;
-        self.bytes[start..start + self.len * 8].as_chunks().0.iter().map(|b| u64::from_le_bytes(*b))
+    /// Numbers of the names of a side.
+    pub(super) fn side(&self, side: usize) -> impl Iterator<Item = u32> {
+        let start = EDGES_HEAD + side * self.len * 4;
+        numbers(&self.bytes[start..start + self.len * 4])
     }
 
-    /// Relations: indexes, or hashes of their names.
-    pub(super) fn relations(&self) -> impl Iterator<Item = u64> {
-        let start = 16 + self.len * 16;
+    /// Relations: their indexes, or the numbers of their names from the first relation on.
+    pub(super) fn relations(&self) -> impl Iterator<Item = u32> {
+        let start = EDGES_HEAD + self.len * 8;
         self.bytes[start..start + self.len * self.width].chunks_exact(self.width).map(|b| {
-            let mut word = [0; 8];
+            let mut word = [0; 4];
             word[..b.len()].copy_from_slice(b);
-            u64::from_le_bytes(word)
+            u32::from_le_bytes(word)
         })
     }
 
     /// Weights, as bytes; empty without.
     pub(super) fn weights(&self, schema: &Schema) -> &[[u8; 4]] {
-        let start = 16 + self.len * (16 + self.width);
+        let start = EDGES_HEAD + self.len * (8 + self.width);
         let end = if schema.weighted { start + self.len * 4 } else { start };
         self.bytes[start..end].as_chunks().0
     }
 
-    /// Number of features of each edge, and the hashes of all; empty for a side without lists.
-    pub(super) fn lists(&self, side: usize) -> (impl Iterator<Item = u32>, impl Iterator<Item = u64>) {
+    /// Number of features of each edge, and the numbers of the names of all; empty for a side without lists.
+    pub(super) fn lists(&self, side: usize) -> (impl Iterator<Item = u32>, impl Iterator<Item = u32>) {
         let Lists { counts, features, end } =
             self.lists[side].unwrap_or(Lists { counts: 0, features: 0, end: 0 });
-        (
-            self.bytes[counts..features].as_chunks().0.iter().map(|b| u32::from_le_bytes(*b)),
-            self.bytes[features..end].as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)),
-        )
+        (numbers(&self.bytes[counts..features]), numbers(&self.bytes[features..end]))
     }
+}
+
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    bytes.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b))
 }
 
 /// Distinct names of a chunk in one partition, read back.

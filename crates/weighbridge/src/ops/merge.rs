@@ -204,7 +204,9 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
     let mut losses = unfollowed;
     // A tensor that another file gives is not missing.
     let given: HashSet<String> = match sources.iter().any(|source| source.damage.is_some()) {
-        true => sources.iter().flat_map(|source| &source.tensors).map(|one| escape_text(&one.text())).collect(),
+        true => {
+            sources.iter().flat_map(|source| &source.tensors).map(|one| escape_text(&one.text())).collect()
+        }
         false => HashSet::new(),
     };
     for source in &mut sources {

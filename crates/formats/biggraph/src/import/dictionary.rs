@@ -68,7 +68,8 @@ pub(super) fn complete(
             // Memory that is not in the caches of the processor is waited for together.
             block.clear();
             block.extend(names.by_ref().take(TOGETHER));
-            let known = block.iter().map(|(hash, _)| entries.get(table[low_bits(*hash, table.len())] as usize));
+            let known =
+                block.iter().map(|(hash, _)| entries.get(table[low_bits(*hash, table.len())] as usize));
             std::hint::black_box(known.flatten().fold(0, |all, entry| all ^ entry.hash));
             for (hash, one) in &block {
                 let mut slot = low_bits(*hash, table.len());
@@ -200,10 +201,11 @@ impl Dictionary {
     ) -> Result<()> {
         let table = self.by_rank();
         let bytes: u64 = self.ranks_at.iter().sum();
-        // Names and their ends, a key and a rank for each, and the same again in the new order.
-        if bytes.saturating_mul(2) > memory {
+        // Names and their ends, and the same again in the new order; a rank and an id for each.
+        let needed = bytes.saturating_mul(2).saturating_add(self.len() * 8);
+        if needed > memory {
             return Err(Error::limit("too-little-memory", "too little memory for this order of entities")
-                .expected(format_args!("at least {} bytes", bytes * 2))
+                .expected(format_args!("at least {needed} bytes"))
                 .found(memory)
                 .hint(phrase![
                     Opt::Order.with("random"),
@@ -259,7 +261,13 @@ impl Dictionary {
     }
 
     /// Opens the ids of an order; maps their file where `memory` would not suffice.
-    pub(super) fn ids(&self, order: EntityOrder, memory: u64, work: &WorkFolder, number: usize) -> Result<Ids<'_>> {
+    pub(super) fn ids(
+        &self,
+        order: EntityOrder,
+        memory: u64,
+        work: &WorkFolder,
+        number: usize,
+    ) -> Result<Ids<'_>> {
         let ids = if order == EntityOrder::Random {
             None
         } else {
@@ -304,14 +312,19 @@ impl Ids<'_> {
     }
 
     /// Calls `each` with the id of each name of a chunk, in the order of its file of names; `None` for one that is dropped.
-    pub(super) fn of_chunk(&self, chunk: usize, mut each: impl FnMut(Option<u64>) -> Result<()>) -> Result<()> {
+    pub(super) fn of_chunk(
+        &self,
+        chunk: usize,
+        mut each: impl FnMut(Option<u64>) -> Result<()>,
+    ) -> Result<()> {
         let Dictionary { parts, starts, ranks_at, .. } = self.dictionary;
         for ((source, first), at) in parts.iter().zip(starts).zip(ranks_at) {
             let source = &**source;
             let bounds = read_vec(source, at + chunk as u64 * 8, 16)?;
             let bounds: Vec<u64> = bounds.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
             let [from, to] = bounds[..] else { return Err(damaged(source)) };
-            let len = to.checked_sub(from).and_then(|len| len.checked_mul(4)).ok_or_else(|| damaged(source))?;
+            let len =
+                to.checked_sub(from).and_then(|len| len.checked_mul(4)).ok_or_else(|| damaged(source))?;
             let start = at + (self.dictionary.chunks + 1) * 8 + from * 4;
             for rank in read_vec(source, start, len)?.as_chunks().0 {
                 each(match u32::from_le_bytes(*rank) {

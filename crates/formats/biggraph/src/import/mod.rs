@@ -41,7 +41,7 @@ use crate::text::number_text;
 use dictionary::{Dictionary, NameTable, NamesFile};
 use input::{Chunk, Chunks, Content, Part};
 use layout::{edge_files, planned_names};
-use relabel::{Relabeled, Relabeling};
+use relabel::{Buffers, Relabeled, Relabeling};
 use segment::{Edges, NamesOfChunk, Schema, Segment};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
@@ -70,6 +70,8 @@ const MAX_BUCKETS: u64 = 1 << 20;
 const CHUNK: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
 /// Bytes of memory of a worker for each byte of a chunk: its text, hashes, uses and distinct names.
 const BYTES_FOR_EACH: u64 = 12;
+/// Bytes of text whose names are one partition, so that the caches of a processor hold them while they are completed.
+const CACHED: u64 = 4 << 20;
 /// Maximum first bits of a hash that tell its partition.
 const MAX_BITS: u32 = 12;
 
@@ -314,9 +316,10 @@ impl Import {
     fn job(&self) -> Result<Json> {
         let size = self.run.memory / (self.threads() * BYTES_FOR_EACH);
         let text: u64 = self.files().map(EdgeFile::estimated_len).sum();
-        // A partition of the names in memory, with as much again to complete it.
-        // All dictionaries together have so many, as each partition is a file.
-        let parts = (text.saturating_mul(3) / (self.run.memory / (self.threads() * 6)).max(1)).max(16);
+        // All dictionaries together have so many partitions, as each is a file. The names of a partition are completed in memory;
+        // that is fastest where the caches of the processor hold them.
+        let in_memory = text.saturating_mul(3) / (self.run.memory / (self.threads() * 6)).max(1);
+        let parts = in_memory.max(text / CACHED).max(16);
         Ok(json!({
             "version": 3,
             "config": self.config.to_json(),
@@ -428,7 +431,7 @@ impl<'i> Steps<'i> {
                 NamesOfChunk::open(self.work.open_file(&name("names", *chunk))?, self.all_parts())
             });
             let names = names.collect::<Result<Vec<_>>>()?;
-            self.each(self.all_parts(), &|part| {
+            self.each(self.all_parts(), &|part, (): &mut ()| {
                 let own = format!("dictionary-{part}");
                 if self.work.has(&own)? {
                     return Ok(());
@@ -605,10 +608,15 @@ impl<'i> Steps<'i> {
             .hint("free some space, or choose a target on another disk"))
     }
 
-    /// Runs `work` for the numbers below `count`, in several threads.
-    fn each(&self, count: usize, work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
+    /// Runs `work` for the numbers below `count`, in several threads. Each thread has a `T` of its own.
+    fn each<T: Default>(
+        &self,
+        count: usize,
+        work: &(dyn Fn(usize, &mut T) -> Result<()> + Sync),
+    ) -> Result<()> {
         let next = AtomicUsize::new(0);
         self.workers(&|stop| {
+            let mut own = T::default();
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 if number >= count {
@@ -617,7 +625,7 @@ impl<'i> Steps<'i> {
                 if stop.load(Ordering::Relaxed) || self.import.run.progress.stopped() {
                     return Err(Error::cancelled());
                 }
-                work(number)?;
+                work(number, &mut own)?;
             }
         })
     }
@@ -745,11 +753,11 @@ impl<'i> Steps<'i> {
                 buckets,
             };
             self.import.run.progress.begin(missing.len() as u64 * self.chunk);
-            self.each(missing.len(), &|place| {
+            self.each(missing.len(), &|place, buffers: &mut Buffers| {
                 let (number, chunk) = missing[place];
                 let source = self.work.open_file(&name("edges", chunk))?;
                 let edges = Edges::read(&*source, &self.schema)?;
-                self.work.put(&name("ids", chunk), &[&relabeling.file(number, &edges)?])?;
+                self.work.put(&name("ids", chunk), &[&relabeling.file(number, &edges, buffers)?])?;
                 self.import.run.progress.advance(self.chunk);
                 Ok(())
             })?;
@@ -809,7 +817,7 @@ impl<'i> Steps<'i> {
         }
         // Each list of names is read once for its length.
         let made: Mutex<Vec<(usize, PlannedFile)>> = Mutex::new(Vec::with_capacity(lists.len()));
-        self.each(lists.len(), &|number| {
+        self.each(lists.len(), &|number, (): &mut ()| {
             let (path, names, rows) = &lists[number];
             let source: SourceRef = Arc::new(NamesFile::new(path.clone(), names.clone(), rows.clone())?);
             let file = crate::write::bytes_of(path, source)?;

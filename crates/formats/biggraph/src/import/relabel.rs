@@ -46,10 +46,18 @@ struct Place {
 /// Place of a name that is dropped.
 const DROPPED: Place = Place { part: u32::MAX, row: 0 };
 
-/// Places of the names of a chunk: entities by their numbers, and dynamic relations by theirs.
-struct Places {
+/// Memory of a worker, used again for each chunk: the system takes its time to clear new memory.
+#[derive(Default)]
+pub(super) struct Buffers {
+    /// Places of the names of the chunk.
     entities: Vec<Place>,
     relations: Vec<Place>,
+    /// Places of one side of the edges.
+    found: Vec<Place>,
+    ids: [Vec<u32>; 2],
+    bucket_of: Vec<u32>,
+    /// Place of each edge among those of the chunk, sorted by bucket.
+    places: Vec<usize>,
 }
 
 /// Features of the edges of a side.
@@ -63,22 +71,28 @@ impl Relabeling<'_> {
     /// Returns the file of the chunk of that number: numbers of edges, of skipped edges and of bad lines, and the bytes of a
     /// relation; the first edge of each bucket; its first feature on each side with lists; columns; the ends of the lists and the
     /// features.
-    pub(super) fn file(&self, chunk: usize, edges: &Edges) -> Result<Vec<u8>> {
+    pub(super) fn file(&self, chunk: usize, edges: &Edges, buffers: &mut Buffers) -> Result<Vec<u8>> {
         let buckets = to_usize(self.buckets[0] * self.buckets[1])?;
-        let places = self.places(chunk)?;
-        let place = |number: u32| places.entities.get(number as usize).copied().ok_or_else(out_of_range);
-        let mut ids: [Vec<u32>; 2] = [Vec::with_capacity(edges.len), Vec::with_capacity(edges.len)];
+        let Buffers { entities, relations, found, ids, bucket_of, places } = buffers;
+        self.places(chunk, entities, relations)?;
         // The bucket of each edge; none for one that is skipped.
-        let mut bucket_of: Vec<u32> = vec![0; edges.len];
+        bucket_of.clear();
+        bucket_of.resize(edges.len, 0);
         let mut lists: [Option<FeatureLists>; 2] = [None, None];
         for side in 0..2 {
-            let step = if side == 0 { u32::try_from(self.buckets[1]).map_err(|_| out_of_range())? } else { 1 };
+            let step =
+                if side == 0 { u32::try_from(self.buckets[1]).map_err(|_| out_of_range())? } else { 1 };
+            // In a loop of its own: the processor waits for several at a time.
+            found.clear();
+            let place = |number: u32| entities.get(number as usize).copied().unwrap_or(DROPPED);
+            found.extend(edges.side(side).map(place));
             let mut relations = edges.relations();
-            for (number, bucket) in edges.side(side).zip(&mut bucket_of) {
+            ids[side].clear();
+            for (found, bucket) in found.iter().zip(bucket_of.iter_mut()) {
                 let configured = self.schema.configured(relations.next().unwrap_or(0));
                 let Place { part, row } = match self.schema.is_list(configured, side) {
                     true => Place { part: 0, row: NO_ROW },
-                    false => place(number)?,
+                    false => *found,
                 };
                 ids[side].push(row);
                 *bucket = match part {
@@ -88,16 +102,12 @@ impl Relabeling<'_> {
                 };
             }
             if self.schema.listed[side] {
-                lists[side] = Some(lists_of(edges, side, &places, &mut bucket_of)?);
+                lists[side] = Some(lists_of(edges, side, entities, bucket_of));
             }
         }
-        let mut relations: Vec<u32> = edges.relations().collect();
         if self.schema.relation_dictionary.is_some() {
-            for (relation, bucket) in relations.iter_mut().zip(&mut bucket_of) {
-                let Place { part, row } =
-                    places.relations.get(*relation as usize).copied().ok_or_else(out_of_range)?;
-                *relation = row;
-                if part == u32::MAX {
+            for (number, bucket) in edges.relations().zip(bucket_of.iter_mut()) {
+                if relations.get(number as usize).is_none_or(|place| place.part == u32::MAX) {
                     *bucket = u32::MAX;
                 }
             }
@@ -127,31 +137,36 @@ impl Relabeling<'_> {
             bytes.copy_from_slice(&start.to_le_bytes());
         }
         let mut next: Vec<usize> = starts.iter().map(|start| to_usize(*start)).collect::<Result<_>>()?;
-        let places: Vec<usize> = bucket_of
-            .iter()
-            .map(|bucket| match bucket {
-                &u32::MAX => usize::MAX,
-                bucket => {
-                    let place = &mut next[*bucket as usize];
-                    *place += 1;
-                    *place - 1
-                }
-            })
-            .collect();
+        places.clear();
+        places.extend(bucket_of.iter().map(|bucket| match bucket {
+            &u32::MAX => usize::MAX,
+            bucket => {
+                let place = &mut next[*bucket as usize];
+                *place += 1;
+                *place - 1
+            }
+        }));
         let (columns, last) = file[head..].split_at_mut(kept * each);
         let mut column = columns.chunks_exact_mut((kept * 4).max(1));
-        for values in &ids {
+        for values in ids.iter() {
             let Some(bytes) = column.next() else { break };
-            for (value, place) in values.iter().zip(&places).filter(|(_, place)| **place != usize::MAX) {
+            for (value, place) in values.iter().zip(places.iter()).filter(|(_, place)| **place != usize::MAX)
+            {
                 bytes[place * 4..][..4].copy_from_slice(&value.to_le_bytes());
             }
         }
         if let Some(bytes) = column.next() {
-            for (value, place) in weights.iter().zip(&places).filter(|(_, place)| **place != usize::MAX) {
+            for (value, place) in weights.iter().zip(places.iter()).filter(|(_, place)| **place != usize::MAX)
+            {
                 bytes[place * 4..][..4].copy_from_slice(value);
             }
         }
-        for (value, place) in relations.iter().zip(&places).filter(|(_, place)| **place != usize::MAX) {
+        let relation = |number: u32| match self.schema.relation_dictionary {
+            Some(_) => relations.get(number as usize).map_or(0, |place| place.row),
+            None => number,
+        };
+        let all = edges.relations().map(relation);
+        for (value, place) in all.zip(places.iter()).filter(|(_, place)| **place != usize::MAX) {
             last[place * relation_width..][..relation_width]
                 .copy_from_slice(&value.to_le_bytes()[..relation_width]);
         }
@@ -168,14 +183,15 @@ impl Relabeling<'_> {
         Ok(file)
     }
 
-    /// Finds the places of all names of a chunk.
-    fn places(&self, chunk: usize) -> Result<Places> {
-        let mut places = Places { entities: Vec::new(), relations: Vec::new() };
+    /// Finds the places of all names of a chunk: entities by their numbers, and dynamic relations by theirs.
+    fn places(&self, chunk: usize, entities: &mut Vec<Place>, relations: &mut Vec<Place>) -> Result<()> {
+        entities.clear();
+        relations.clear();
         for (dictionary, ids) in self.ids.iter().enumerate() {
             let is_relation = Some(dictionary) == self.schema.relation_dictionary;
             let parts = if is_relation { 1 } else { self.parts[dictionary] };
             let rows = ids.len();
-            let into = if is_relation { &mut places.relations } else { &mut places.entities };
+            let into = if is_relation { &mut *relations } else { &mut *entities };
             ids.of_chunk(chunk, |id| {
                 into.push(match id {
                     Some(id) => place_of(id, rows, parts)?,
@@ -184,28 +200,24 @@ impl Relabeling<'_> {
                 Ok(())
             })?;
         }
-        Ok(places)
+        Ok(())
     }
 }
 
 /// Finds the features of a side, without those that are dropped. An edge whose features are all dropped has no bucket.
-fn lists_of(edges: &Edges, side: usize, places: &Places, bucket_of: &mut [u32]) -> Result<FeatureLists> {
+fn lists_of(edges: &Edges, side: usize, entities: &[Place], bucket_of: &mut [u32]) -> FeatureLists {
     let (counts, mut numbers) = edges.lists(side);
     let mut lists = FeatureLists { ids: Vec::new(), ends: Vec::with_capacity(edges.len) };
     for (count, bucket) in counts.zip(bucket_of) {
         let before = lists.ids.len();
-        for number in numbers.by_ref().take(count as usize) {
-            let Place { part, row } = places.entities.get(number as usize).copied().ok_or_else(out_of_range)?;
-            if part != u32::MAX {
-                lists.ids.push(row);
-            }
-        }
+        let places = numbers.by_ref().take(count as usize).filter_map(|number| entities.get(number as usize));
+        lists.ids.extend(places.filter(|place| place.part != u32::MAX).map(|place| place.row));
         if count > 0 && lists.ids.len() == before {
             *bucket = u32::MAX;
         }
         lists.ends.push(lists.ids.len());
     }
-    Ok(lists)
+    lists
 }
 
 /// Place of an id, where `rows` names are in `parts` partitions.

@@ -168,8 +168,8 @@ impl Damage {
         !self.unnamed && self.expected == Some((intact + self.lost.len()) as u64)
     }
 
-    /// Returns the losses of a conversion of a file that has so many intact tensors: `missing-damaged` for each lost tensor, or one
-    /// where these are unknown; `damaged` where none is lost.
+    /// Returns the losses of a conversion, given the number of intact tensors: `missing-damaged` for each lost tensor, or one where
+    /// these are unknown; `damaged` where none is lost.
     pub fn losses(&self, intact: usize) -> Vec<Loss> {
         if self.lost.is_empty() {
             return vec![match self.knows_all(intact) {

@@ -16,6 +16,9 @@ use weighbridge_core::read::Scratch;
 use weighbridge_core::tensor::{CastReport, Order, Region};
 use weighbridge_core::verify::verify;
 
+/// Bytes that are read and written at a time: the second-level cache of a processor holds them.
+const COPIED: u64 = 256 << 10;
+
 /// Smallest memory budget, in bytes.
 pub const MIN_MEMORY: u64 = 8 << 20;
 
@@ -388,7 +391,7 @@ impl Job<'_> {
         self.shared().kernel_copied += done;
         let mut at = done;
         while at < len {
-            let step = (len - at).min(1 << 20);
+            let step = (len - at).min(COPIED);
             buffers.out.clear();
             self.assemble(&Part::Bytes { segment, skip: skip + at, len: step }, buffers)?;
             self.staged.write_at(to + at, &buffers.out)?;

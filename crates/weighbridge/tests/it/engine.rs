@@ -61,8 +61,11 @@ fn plan_of(source: &SourceRef) -> (WritePlan, Vec<u8>) {
     expected.extend_from_slice(&crc.to_le_bytes());
     builder.literal(b"middle");
     expected.extend_from_slice(b"middle");
-    // Outside of the checked range, so that the kernel may copy it.
-    let plain = tensor(source, 1, &[1_200_000 / 4], Encoding::ROW);
+    // Outside of the checked range, and whole blocks of files, so that the kernel may copy them.
+    let blocks = builder.position().next_multiple_of(4096);
+    builder.padding(0x20, blocks - builder.position());
+    expected.resize(usize::try_from(blocks).unwrap(), 0x20);
+    let plain = tensor(source, 4096, &[1_200_000 / 4], Encoding::ROW);
     builder.tensor(&plain, Order::Row).unwrap();
     expected.extend(read(&plain));
     // Outside of it too, and too large for a small budget: written tile by tile.

@@ -68,10 +68,20 @@ pub(in crate::engine) fn write_all_at(file: &File, mut offset: u64, mut bytes: &
     Ok(())
 }
 
+/// Bytes of a block of a file system.
+#[cfg(target_os = "linux")]
+const BLOCK: u64 = 4096;
+
 /// Copies within the kernel where supported. Returns the number of copied bytes.
+///
+/// Only whole blocks, which some file systems share between both files. Anything else takes longer in the kernel than reading and
+/// writing: one page at a time, in two parts, while other threads wait for the file.
 #[cfg(target_os = "linux")]
 fn kernel_copy(from: &File, mut at: u64, to: &File, mut offset: u64, len: u64) -> io::Result<u64> {
     use rustix::io::Errno;
+    if !at.is_multiple_of(BLOCK) || !offset.is_multiple_of(BLOCK) {
+        return Ok(0);
+    }
     let mut done = 0;
     while done < len {
         let step = usize::try_from((len - done).min(1 << 30)).unwrap_or(1 << 30);

@@ -162,8 +162,11 @@ impl Output {
 
     /// Prints losses: dropped tensors by name, then the others in groups. JSON lists each.
     pub(crate) fn losses(&mut self, losses: &[Loss]) -> io::Result<()> {
+        // Rows of a tensor are named in brackets.
+        let is_name =
+            |loss: &Loss| loss.subject != Loss::UNKNOWN_TENSORS && !loss.subject.starts_with("(rows ");
         let (tensors, losses): (Vec<&Loss>, Vec<&Loss>) =
-            losses.iter().partition(|loss| loss.is_tensor() && loss.subject != Loss::UNKNOWN_TENSORS);
+            losses.iter().partition(|loss| loss.is_tensor() && is_name(loss));
         self.lost_tensors(&tensors)?;
         let mut groups: Vec<(&Loss, Vec<&str>)> = Vec::new();
         for &loss in &losses {

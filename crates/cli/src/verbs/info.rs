@@ -89,8 +89,8 @@ fn text(checkpoint: &Checkpoint, info: &info::Info, output: &mut Output) -> io::
     if let Some(origin) = &info.origin {
         line("made from", escape(&format!("{} {}", origin.format, origin.kind)))?;
     }
-    if let Some(damage) = &info.damage {
-        line("damaged", damage.headline(checkpoint.tensors.len()))?;
+    if let Some(headline) = checkpoint.damage_headline() {
+        line("damaged", headline)?;
     }
     if info.files > 0 {
         let files =

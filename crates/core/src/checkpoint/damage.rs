@@ -1,6 +1,6 @@
 //! Damage of a salvaged file: its location, and the lost tensors.
 
-use super::{Checkpoint, Loss, Metadata, Note, Value};
+use super::{Checkpoint, Loss, Metadata, Note, TensorEntry, Value};
 use crate::checkpoint::Attributes;
 use crate::error::{Error, Kind};
 use crate::text::escape;
@@ -70,6 +70,11 @@ impl Lost {
         }
     }
 
+    /// Returns true for rows of a tensor whose other rows are intact. They are named in brackets.
+    pub fn is_part(&self) -> bool {
+        self.name.starts_with("(rows ")
+    }
+
     /// Returns the error for access to this tensor: `lost-tensor`, with the reason. `label` is the opened file.
     pub(super) fn error(&self, label: &str) -> Error {
         let error =
@@ -121,17 +126,18 @@ impl Damage {
         matches!(error.kind(), Kind::Corrupt | Kind::Mismatch | Kind::Unsupported)
     }
 
-    /// Returns a summary: `3 of 5 tensors intact, damaged at offset 80`.
-    pub fn headline(&self, intact: usize) -> String {
+    /// Returns a summary: `3 of 5 tensors intact, 1 in part, damaged at offset 80`. `parts` tensors lack rows.
+    fn headline(&self, intact: usize, parts: usize) -> String {
         let of = self.expected.map_or_else(String::new, |expected| format!(" of {expected}"));
         let noun = if intact == 1 && self.expected.is_none() { "tensor" } else { "tensors" };
+        let parts = if parts > 0 { format!(", {parts} in part") } else { String::new() };
         let place = match (&self.file, self.offset) {
             (Some(file), Some(offset)) => format!(", damaged at offset {offset} of {}", escape(file)),
             (Some(file), None) => format!(", in {}", escape(file)),
             (None, Some(offset)) => format!(", damaged at offset {offset}"),
             (None, None) => String::new(),
         };
-        format!("{intact}{of} {noun} intact{place}")
+        format!("{intact}{of} {noun} intact{parts}{place}")
     }
 
     /// Returns `{"code", "text", "file", "offset", "lost", "why", "intact", "expected"}`. `lost` lists names, `why` an object of
@@ -157,7 +163,7 @@ impl Damage {
     /// selection.
     pub fn keep_lost(&mut self, [before, after]: [usize; 2], selected: impl Fn(&str) -> bool) {
         let (all, lost) = (self.knows_all(before), self.lost.len());
-        self.lost.retain(|lost| selected(&lost.name));
+        self.lost.retain(|lost| lost.is_part() || selected(&lost.name));
         if after < before || self.lost.len() < lost {
             self.expected = all.then_some((after + self.lost.len()) as u64);
         }
@@ -165,7 +171,8 @@ impl Damage {
 
     /// True where every tensor of the file is intact or in the list of lost ones.
     pub fn knows_all(&self, intact: usize) -> bool {
-        !self.unnamed && self.expected == Some((intact + self.lost.len()) as u64)
+        let lost = self.lost.iter().filter(|lost| !lost.is_part()).count();
+        self.expected == Some((intact + lost) as u64)
     }
 
     /// Returns the losses of a conversion, given the number of intact tensors: `missing-damaged` for each lost tensor, or one where
@@ -174,7 +181,10 @@ impl Damage {
         if self.lost.is_empty() {
             return vec![match self.knows_all(intact) {
                 true => {
-                    let detail = format!("no tensor is missing in the result; the damage: {}", self.text);
+                    let unnamed = "; nothing in the file confirms which data belongs to which tensor";
+                    let unnamed = if self.unnamed { unnamed } else { "" };
+                    let detail =
+                        format!("no tensor is missing in the result{unnamed}; the damage: {}", self.text);
                     Loss::new("damaged", "the source", detail)
                 }
                 false => {
@@ -215,6 +225,13 @@ impl Checkpoint {
         self.notes.iter().filter(|note| note.omission && !REPORTED_AS_MISSING.contains(&note.code))
     }
 
+    /// Returns a summary of the damage: `3 of 5 tensors intact, damaged at offset 80`.
+    pub fn damage_headline(&self) -> Option<String> {
+        let is_part = |tensor: &&TensorEntry| tensor.attributes.contains_key(Attributes::SALVAGED_ROWS);
+        let parts = self.tensors.iter().filter(is_part).count();
+        Some(self.damage.as_ref()?.headline(self.tensors.len() - parts, parts))
+    }
+
     /// Returns the damage of the file, created from `error` if there is none yet.
     pub fn damage_mut(&mut self, error: &Error) -> &mut Damage {
         self.damage.get_or_insert_with(|| Box::new(Damage::of(error)))
@@ -230,12 +247,10 @@ impl Checkpoint {
     /// note `not-proved` for `unproved` tensors without confirmation in the file. Sets the metadata key
     /// [`Metadata::SALVAGED_KEY`], which converted files keep.
     pub fn mark_damaged(&mut self, unproved: usize) {
-        let Some(damage) = &self.damage else { return };
-        let intact = self.tensors.len();
-        let mut notes = vec![Note::omission(
-            "damaged",
-            format!("the file is damaged: {}: {}", damage.headline(intact), damage.text),
-        )];
+        let (Some(damage), Some(headline)) = (&self.damage, self.damage_headline()) else { return };
+        let all = self.tensors.len();
+        let text = format!("the file is damaged: {headline}: {}", damage.text);
+        let mut notes = vec![Note::omission("damaged", text)];
         // Parts of one group have the same name, but different offsets.
         let mut named = HashSet::new();
         for lost in damage.lost.iter().take(MAX_NAMED).filter(|lost| named.insert((&lost.name, lost.offset)))
@@ -248,17 +263,19 @@ impl Checkpoint {
             notes.push(Note::omission("missing-damaged", format!("and {more} more are damaged")));
         }
         if unproved > 0 {
-            let text = format!(
-                "{unproved} of the {intact} intact tensors are unverified: {}",
-                match damage.unnamed {
-                    true =>
-                        "the directory of the archive is missing, so it is unconfirmed which data belongs to which tensor",
-                    false => "they have the right length, but the file has no checksum of their bytes",
-                }
-            );
+            let (which, they) = match (unproved, all) {
+                (1, 1) => ("the tensor is".to_owned(), "it has"),
+                (some, all) if some == all => (format!("all {all} tensors are"), "they have"),
+                (some, all) => (format!("{some} of {all} tensors are"), "they have"),
+            };
+            let why = match damage.unnamed {
+                true => "the directory of the archive is missing, so it is unconfirmed which data belongs to which tensor".to_owned(),
+                false => format!("{they} the right length, but the file has no checksum of their bytes"),
+            };
+            let text = format!("{which} unverified: {why}");
             notes.push(Note::new("not-proved", text));
         }
-        let text = format!("from a damaged file: {}", damage.headline(intact));
+        let text = format!("from a damaged file: {headline}");
         let mut metadata: Metadata = std::mem::take(&mut self.metadata);
         metadata.set(Metadata::SALVAGED_KEY, Value::Text(text));
         self.metadata = metadata;
@@ -279,7 +296,7 @@ mod tests {
         checkpoint.damage_mut(&Error::corrupt("other", "later")).expected = Some(2);
         checkpoint.mark_damaged(0);
         let damage = checkpoint.damage.clone().unwrap();
-        assert_eq!(damage.headline(1), "1 of 2 tensors intact, damaged at offset 80");
+        assert_eq!(damage.headline(1, 0), "1 of 2 tensors intact, damaged at offset 80");
         assert_eq!((damage.code.as_str(), damage.offset, damage.expected), ("truncated", Some(80), Some(2)));
         let codes: Vec<_> = checkpoint.notes.iter().map(|note| (note.code.as_str(), note.omission)).collect();
         assert_eq!(codes, [("damaged", true), ("missing-damaged", true)]);

@@ -517,9 +517,9 @@ impl<'i> Steps<'i> {
             _ => return Ok(()),
         };
         let id = (number, chunk.number);
-        let (names, edges) = segment.files();
-        self.work.put(&name("names", id), &[&names])?;
-        self.work.put(&name("edges", id), &[&edges])?;
+        let [names, edges] = segment.files();
+        self.work.put(&name("names", id), &[names])?;
+        self.work.put(&name("edges", id), &[edges])?;
         self.import.run.progress.advance(len);
         Ok(())
     }
@@ -757,7 +757,7 @@ impl<'i> Steps<'i> {
                 let (number, chunk) = missing[place];
                 let source = self.work.open_file(&name("edges", chunk))?;
                 let edges = Edges::read(&*source, &self.schema)?;
-                self.work.put(&name("ids", chunk), &[&relabeling.file(number, &edges, buffers)?])?;
+                self.work.put(&name("ids", chunk), &[relabeling.file(number, &edges, buffers)?])?;
                 self.import.run.progress.advance(self.chunk);
                 Ok(())
             })?;

@@ -58,6 +58,7 @@ pub(super) struct Buffers {
     bucket_of: Vec<u32>,
     /// Place of each edge among those of the chunk, sorted by bucket.
     places: Vec<usize>,
+    file: Vec<u8>,
 }
 
 /// Features of the edges of a side.
@@ -71,9 +72,9 @@ impl Relabeling<'_> {
     /// Returns the file of the chunk of that number: numbers of edges, of skipped edges and of bad lines, and the bytes of a
     /// relation; the first edge of each bucket; its first feature on each side with lists; columns; the ends of the lists and the
     /// features.
-    pub(super) fn file(&self, chunk: usize, edges: &Edges, buffers: &mut Buffers) -> Result<Vec<u8>> {
+    pub(super) fn file<'b>(&self, chunk: usize, edges: &Edges, buffers: &'b mut Buffers) -> Result<&'b [u8]> {
         let buckets = to_usize(self.buckets[0] * self.buckets[1])?;
-        let Buffers { entities, relations, found, ids, bucket_of, places } = buffers;
+        let Buffers { entities, relations, found, ids, bucket_of, places, file } = buffers;
         self.places(chunk, entities, relations)?;
         // The bucket of each edge; none for one that is skipped.
         bucket_of.clear();
@@ -128,7 +129,8 @@ impl Relabeling<'_> {
         let each = if weights.is_empty() { 8 } else { 12 };
         let sections = 1 + lists.iter().flatten().count();
         let head = to_usize(HEAD)? + starts.len() * 8 * sections;
-        let mut file = vec![0; head + kept * (each + relation_width)];
+        file.clear();
+        file.resize(head + kept * (each + relation_width), 0);
         file[..8].copy_from_slice(&(kept as u64).to_le_bytes());
         file[8..16].copy_from_slice(&((edges.len - kept) as u64).to_le_bytes());
         file[16..24].copy_from_slice(&edges.bad.to_le_bytes());
@@ -177,7 +179,7 @@ impl Relabeling<'_> {
             }
             for (section, list) in lists.iter().flatten().enumerate() {
                 let at = 32 + starts.len() * 8 * (section + 1);
-                list.append(&sorted, &starts, at, &mut file)?;
+                list.append(&sorted, &starts, at, file)?;
             }
         }
         Ok(file)

@@ -128,6 +128,8 @@ pub(super) struct Segment<'s> {
     recent: Vec<Used>,
     /// Lines that were skipped as malformed.
     pub(super) bad: u64,
+    /// Files of the names and of the edges. Their memory is used again, too: the system takes its time to clear new memory.
+    files: [Vec<u8>; 2],
 }
 
 impl<'s> Segment<'s> {
@@ -145,6 +147,7 @@ impl<'s> Segment<'s> {
             uses,
             recent: vec![(u32::MAX, 0); RECENT],
             bad: 0,
+            files: [Vec::new(), Vec::new()],
         }
     }
 
@@ -253,13 +256,12 @@ impl<'s> Segment<'s> {
     }
 
     /// Returns the files of the names and of the edges.
-    pub(super) fn files(&mut self) -> (Vec<u8>, Vec<u8>) {
+    pub(super) fn files(&mut self) -> [&[u8]; 2] {
         let (schema, groups) = (self.schema, 1 << self.schema.group_bits());
         let parts = schema.dictionaries << schema.bits;
         let head = (parts + 1) * 8;
-        // The most that the names can take: growing would copy them.
-        let all = self.uses.iter().map(|uses| uses.text.len() + uses.list.len() * 3).sum::<usize>();
-        let mut names = Vec::with_capacity(head + all);
+        let [mut names, mut edges] = std::mem::take(&mut self.files);
+        names.clear();
         names.resize(head, 0);
         let mut ends = Vec::with_capacity(parts);
         let (mut next, mut first_relation) = (0, 0);
@@ -285,19 +287,20 @@ impl<'s> Segment<'s> {
         for (at, end) in names[..head].chunks_exact_mut(8).zip(&ends) {
             at.copy_from_slice(&end.to_le_bytes());
         }
-        let edges = self.edges(first_relation, next);
-        (names, edges)
+        self.edges(first_relation, next, &mut edges);
+        self.files = [names, edges];
+        self.files.each_ref().map(|file| &**file)
     }
 
-    /// Returns the file of the edges: their number, the number of bad lines, the bytes of a relation; columns. Dynamic relations are
+    /// Writes the file of the edges: their number, the number of bad lines, the bytes of a relation; columns. Dynamic relations are
     /// numbered from the first one, which is `first_relation` of the `distinct` names.
-    fn edges(&self, first_relation: u32, distinct: u32) -> Vec<u8> {
+    fn edges(&self, first_relation: u32, distinct: u32, file: &mut Vec<u8>) {
         let edges = self.sides[0].len();
         let width = match self.schema.relation_dictionary {
             Some(_) => index_width(u64::from(distinct - first_relation)),
             None => index_width(self.schema.sides.len() as u64),
         };
-        let mut file = Vec::with_capacity(24 + edges * (16 + width));
+        file.clear();
         file.extend((edges as u64).to_le_bytes());
         file.extend(self.bad.to_le_bytes());
         file.extend((width as u64).to_le_bytes());
@@ -317,7 +320,6 @@ impl<'s> Segment<'s> {
             counts.iter().for_each(|count| file.extend_from_slice(&count.to_le_bytes()));
             features.iter().for_each(|used| file.extend_from_slice(&number(used).to_le_bytes()));
         }
-        file
     }
 }
 

@@ -308,7 +308,7 @@ const RULES: &[Rule] = &[
     unchecked("custom-operators", Topic::Program, "custom.onnx",
         "A model has operators outside ONNX and ONNX Runtime, outside MXNet, or outside TensorFlow: the program that runs it has or loads their code."),
     error("torchscript-code", Topic::Program, "script.pt",
-        "The archive contains TorchScript: code that runs when the model is used."),
+        "The archive contains TorchScript: code that can run when the file is loaded."),
     error("remote-code", Topic::Program, "remote_code/config.json",
         "A configuration names Python code shipped with the model or downloaded (auto_map, custom_pipelines, attn_implementation) or a dangerous callable (_target_, class_path, a Python tag in YAML), or its template accesses Python internals."),
     unchecked("names-callable", Topic::Program, "target.json",

@@ -135,6 +135,10 @@ fn show(state: &StoreState, damaged: &BTreeMap<u64, Phrase>, output: &mut Output
                     use --rollback N to make one current";
         output.warning("warning:", text)?;
     }
+    let listed: Vec<u64> = state.versions.values().flat_map(|version| version.snapshots.clone()).collect();
+    for snapshot in state.snapshots.values().filter(|s| s.is_complete() && !listed.contains(&s.epoch)) {
+        writeln!(output, "snapshot  epoch_{} has files of its own", snapshot.epoch)?;
+    }
     for snapshot in state.snapshots.values().filter(|s| !s.is_complete()) {
         let mut parts: Vec<_> = snapshot.broken.iter().chain(&snapshot.missing).collect();
         parts.sort_unstable();

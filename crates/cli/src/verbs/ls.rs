@@ -6,6 +6,7 @@ use crate::several::{self, Report};
 use crate::table::{Align, Cell, Table, short};
 use crate::{Failure, Outcome};
 use serde::Serialize;
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use weighbridge::checkpoint::{Attributes, Checkpoint, TensorEntry};
@@ -212,19 +213,43 @@ fn role(tensor: &TensorEntry) -> Cell {
 /// millions of blanks.
 const MAX_DEPTH: usize = 20;
 
-/// Prints paths as a tree, with optimizer state below its parameter. Tensors keep the order of the file, so a branch may
-/// repeat.
+/// Returns the parts of the path of a tensor in the tree.
+fn branches(tensor: &TensorEntry) -> Vec<String> {
+    let mut parts: Vec<String> = tensor.path.parts().iter().map(|p| p.to_string()).collect();
+    if parts.len() > MAX_DEPTH {
+        let rest = parts.split_off(MAX_DEPTH).join(".");
+        parts.push(rest);
+    }
+    if let Some(slot) = tensor.role.slot() {
+        parts.push(format!("/{slot}"));
+    }
+    parts
+}
+
+/// Returns the order of the tensors in the tree: a branch is where its first tensor is.
+fn tree_order(tensors: &[TensorEntry]) -> Vec<usize> {
+    let mut numbers: HashMap<(usize, String), usize> = HashMap::new();
+    let mut keys: Vec<(Vec<usize>, usize)> = Vec::with_capacity(tensors.len());
+    for (place, tensor) in tensors.iter().enumerate() {
+        // Branches are numbered as they appear.
+        let mut at = usize::MAX;
+        let key = branches(tensor).into_iter().map(|part| {
+            let next = numbers.len();
+            at = *numbers.entry((at, part)).or_insert(next);
+            at
+        });
+        keys.push((key.collect(), place));
+    }
+    keys.sort();
+    keys.into_iter().map(|(_, place)| place).collect()
+}
+
+/// Prints paths as a tree, with optimizer state below its parameter.
 fn tree(checkpoint: &Checkpoint, hashes: &[String], output: &mut Output) -> io::Result<()> {
     let mut open: Vec<String> = Vec::new();
-    for (i, tensor) in checkpoint.tensors.iter().enumerate() {
-        let mut parts: Vec<String> = tensor.path.parts().iter().map(|p| p.to_string()).collect();
-        if parts.len() > MAX_DEPTH {
-            let rest = parts.split_off(MAX_DEPTH).join(".");
-            parts.push(rest);
-        }
-        if let Some(slot) = tensor.role.slot() {
-            parts.push(format!("/{slot}"));
-        }
+    for i in tree_order(&checkpoint.tensors) {
+        let tensor = &checkpoint.tensors[i];
+        let mut parts = branches(tensor);
         let Some(leaf) = parts.pop() else { continue };
         let common = open.iter().zip(&parts).take_while(|(a, b)| a == b).count();
         open.truncate(common);

@@ -211,7 +211,7 @@ fn headline(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
         }
         (Verdict::Unsound, _) => match running(file).next() {
             Some(finding) => format!(": {}", escape(&finding.text)),
-            None => format!(" ({})", categories.join(", ")),
+            None => format!(": {}", categories.join(", ")),
         },
         (_, Some(format)) => format!("{} ({format})", warned(warnings(file))),
         (_, None) => format!("{} (unknown format)", warned(warnings(file))),

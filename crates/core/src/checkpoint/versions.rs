@@ -93,7 +93,9 @@ impl Modules {
                         Some(_) => {
                             "the version of this module is not applied to its renamed tensors, because others keep its name"
                         }
-                        None => "version dropped: the new names of the tensors have no common module",
+                        None => {
+                            "its version is dropped: the new names of its tensors have no module in common"
+                        }
                     };
                     losses.push(unfollowed(module(&name), detail));
                 }
@@ -170,7 +172,11 @@ fn unfollowed(subject: String, detail: &str) -> Loss {
 
 /// Display name of a module.
 fn module(name: &str) -> String {
-    if name.is_empty() { "the module at the root".to_owned() } else { escape_text(name) }
+    if name.is_empty() {
+        "the module at the root".to_owned()
+    } else {
+        format!("module `{}`", escape_text(name))
+    }
 }
 
 /// Summarizes the losses beyond [`MAX_NAMED`].

@@ -75,6 +75,14 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let mut checkpoint = read::open_with(Input::Alone(&weights), options, texts)?;
     checkpoint.kind = ARCHIVE;
     checkpoint.companions = others;
+    if member.method == Method::Stored {
+        // Offsets are those of the archive.
+        for extent in checkpoint.tensors.iter_mut().flat_map(|tensor| &mut tensor.extents) {
+            if Arc::ptr_eq(&extent.source, &weights) {
+                (extent.source, extent.offset) = (source.clone(), extent.offset + member.data_offset);
+            }
+        }
+    }
     if let Some(error) = damaged {
         let text = format!("{}; any tensor may be damaged", error.message());
         checkpoint.notes.push(Note::omission(error.code(), text));
@@ -156,11 +164,8 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     for name in TEXTS {
         let Some(Value::Text(text)) = weights.metadata.remove(name) else {
             let text = format!("a Keras archive needs a member {name}, which the source does not have");
-            return Err(Error::mismatch("config-missing", text).hint(phrase![
-                "name an archive of the model: ",
-                Opt::Like.any("FILE.keras"),
-                "; or write the weights to a target that ends in .weights.h5"
-            ]));
+            return Err(Error::mismatch("config-missing", text)
+                .hint(phrase!["name an archive of the model: ", Opt::Like.any("FILE.keras")]));
         };
         archive.member(name, text.len() as u64, |file| {
             file.owned(text);

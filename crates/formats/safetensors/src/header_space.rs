@@ -37,8 +37,13 @@ impl HeaderSpace {
             (padding, None) => Ok(Self::Padding(padding.unwrap_or(0))),
             (None, Some(offset)) => Ok(Self::UpTo(offset)),
             (Some(_), Some(_)) => {
-                let text = format!("the settings {DATA_OFFSET} and {HEADER_PADDING} exclude each other");
-                Err(Error::usage("bad-setting", text))
+                let text =
+                    format!("{HEADER_PADDING} cannot be set where the data keeps its place ({DATA_OFFSET})");
+                Err(Error::usage("bad-setting", text).hint(phrase![
+                    "an edit in place keeps the place of the data; ",
+                    Opt::InPlace.with("rewrite"),
+                    " writes a new file"
+                ]))
             }
         }
     }

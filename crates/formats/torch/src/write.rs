@@ -30,15 +30,16 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     let mut losses = checkpoint.left_behind();
     losses.extend(checkpoint.renamed_losses(&names));
     if was_object(checkpoint) {
-        let keys =
-            checkpoint.metadata.iter().map(|(key, _)| key).filter(|&key| key != Metadata::MODULE_VERSIONS);
+        // `format` is the mark that safetensors files have.
+        let others = |key: &&str| ![Metadata::MODULE_VERSIONS, "format"].contains(key);
+        let keys = checkpoint.metadata.iter().map(|(key, _)| key).filter(others);
         let without = first_and_more(keys.map(|key| format!("`{}`", escape_text(key))), MAX_NAMED);
         let kept = match without.is_empty() {
-            true => "its structure is".to_owned(),
-            false => format!("the metadata {without} is"),
+            true => " is".to_owned(),
+            false => format!(" and the metadata {without} are"),
         };
         let detail = format!(
-            "torch.load returns the tensors only, as a flat state dict; {kept} stored, but only Weighbridge reads it"
+            "torch.load returns the tensors only, as a flat state dict; the structure of the original file{kept} stored for Weighbridge"
         );
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
     }

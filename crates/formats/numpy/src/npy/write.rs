@@ -97,12 +97,12 @@ fn losses(checkpoint: &Checkpoint, tensor: &TensorEntry) -> Vec<Loss> {
     }
     // Name and metadata are reported above; this finds any other bridge metadata.
     let mut bare = checkpoint.clone();
-    bare.metadata = Metadata::default();
+    (bare.metadata, bare.origin) = (Metadata::default(), None);
     for tensor in &mut bare.tensors {
         tensor.path = TensorPath::value();
     }
     if bare.bridge_index(&[TensorPath::value().to_text()]).is_some() {
-        let detail = "origin, role and attributes dropped: an npy file stores only the elements";
+        let detail = "role and attributes dropped: an npy file stores only the elements";
         losses.push(Loss::new("index-dropped", tensor.name(), detail));
     }
     losses.extend(checkpoint.left_behind());

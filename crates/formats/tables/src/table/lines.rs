@@ -7,8 +7,8 @@ use super::{DecodedSource, Decoder};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::checkpoint::{
-    Attributes, Checkpoint, Damage, Lost, RowNameList, RowNames, RowNamesRef, TensorEntry, TensorPath, Value,
-    check_count, each_part,
+    Attributes, Checkpoint, Damage, Lost, Note, RowNameList, RowNames, RowNamesRef, TensorEntry, TensorPath,
+    Value, check_count, each_part,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -211,6 +211,7 @@ impl Lines {
         let (entry, lost) = self.whole_rows(of)?;
         checkpoint.tensors.push(entry);
         checkpoint.damage_mut(error).lost.extend(lost);
+        checkpoint.notes.push(Note::new("dtype-guessed", "text has no dtype; numbers are read as f32"));
         Ok(checkpoint)
     }
 

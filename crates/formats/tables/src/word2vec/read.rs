@@ -194,10 +194,13 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     Ok(checkpoint)
 }
 
-/// Lines of a table without a first line of counts; `None` if it has one, or is not a table.
+/// Lines of a table without a first line of counts; `None` if it has one, or is not a table. The first line decides: another one may
+/// be damaged.
 fn headless_lines(head: &[u8], source: &SourceRef, options: &OpenOptions) -> Option<Lines> {
     let lines = || Lines { trimmed: true, ..Lines::new(source, b' ', true, &options.limits) };
-    is_headless(head, head.len() as u64 == source.len()).then(lines)
+    let first = memchr::memchr(b'\n', head).map(|end| &head[..=end]);
+    let is_first = first.is_some_and(|first| header(head).is_none() && is_headless(first, true));
+    (is_first || is_headless(head, head.len() as u64 == source.len())).then(lines)
 }
 
 fn lines(source: &SourceRef, first: Header, options: &OpenOptions) -> Lines {

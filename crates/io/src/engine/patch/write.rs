@@ -38,8 +38,9 @@ impl Patch {
             .hint(phrase![
                 "undo that edit with ",
                 Opt::Undo,
-                ", or keep it permanently with ",
-                Opt::ForgetUndo
+                ", or keep its result with ",
+                Opt::ForgetUndo,
+                ", which removes the record"
             ]))
     }
 
@@ -193,7 +194,11 @@ fn recorded(disk: &dyn PatchDisk, path: &Path) -> Result<(Patch, Outside)> {
         return Err(Error::mismatch("no-undo-record", "the file has no undo record")
             .in_file(path.display())
             .expected(record.display())
-            .hint(phrase![Opt::InPlace.with("rewrite"), " keeps no undo record"]));
+            .hint(phrase![
+                "an edit in place leaves a record until it is undone; ",
+                Opt::InPlace.with("rewrite"),
+                " leaves none"
+            ]));
     };
     decode(&bytes).map_err(|e| e.in_file(record.display()))
 }

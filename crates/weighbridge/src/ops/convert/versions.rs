@@ -58,7 +58,11 @@ pub(super) fn add(
 ) -> Result<()> {
     for companion in companions {
         if !options.all_versions {
-            let detail = phrase!["not converted: ", Opt::Versions.with("all"), " includes complete versions"];
+            let detail = phrase![
+                "not converted: ",
+                Opt::Versions.with("all"),
+                " includes complete versions and snapshots"
+            ];
             plan.losses.push(Loss::new("companion", companion.name, &detail));
             continue;
         }

@@ -103,7 +103,7 @@ pub(crate) fn apply_with_progress(
         let Some(unused) = unused else { continue };
         if !lenient {
             let renamed = paths_before.as_ref().and_then(|(paths, places)| {
-                renamed_before(checkpoint, &rule.action, &applied, paths, places)
+                renamed_before(checkpoint, &rule.action, unused.pattern.as_deref(), &applied, paths, places)
             });
             let error = no_match(checkpoint, rule, unused, renamed);
             return Err(rule.blame(error).in_file(&checkpoint.label));
@@ -253,6 +253,7 @@ fn advice(checkpoint: &Checkpoint, action: &Action, unmatched: Option<&str>) -> 
 fn renamed_before(
     checkpoint: &Checkpoint,
     action: &Action,
+    unmatched: Option<&str>,
     applied: &Applied,
     paths: &[TensorPath],
     places: &[usize],
@@ -264,7 +265,9 @@ fn renamed_before(
         | Action::Transpose { pattern, .. }
         | Action::Cast { pattern, .. } => pattern.selects(tensor),
         Action::Rename(list) => {
-            list.iter().any(|(rename, _)| matches!(rename.apply(&tensor.path), Ok(Some(_))))
+            let mut unused =
+                list.iter().filter(|(_, text)| unmatched.is_none_or(|unmatched| unmatched == text));
+            unused.any(|(rename, _)| matches!(rename.apply(&tensor.path), Ok(Some(_))))
         }
         _ => false,
     };
@@ -339,7 +342,7 @@ fn one(
             retain(checkpoint, applied, |tensor| !tensor.role.is_state());
             keep_lost(checkpoint, intact, |_| true);
             checkpoint.notes.retain(|note| !note.is_of_state());
-            unless(count(checkpoint) < before, "no tensor is recognized as optimizer state")
+            unless(count(checkpoint) < before, "no tensor is optimizer state when this rule is applied")
         }
         Action::Rename(list) => rename_all(checkpoint, list, budget, progress)?,
         Action::Transpose { pattern, axes } => {

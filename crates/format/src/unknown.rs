@@ -199,6 +199,10 @@ fn by_structure(head: &[u8], file: &FileName) -> Option<Phrase> {
     if head.get(4..8) == Some(b"TFL3") {
         return Some(DAMAGED_TFLITE.into());
     }
+    // The number that begins the text and the binary form of a network; its weights have no beginning of their own.
+    if head.starts_with(b"7767517\n") || head.starts_with(&7_767_517u32.to_le_bytes()) {
+        return Some(not_read("a network of ncnn"));
+    }
     if head.get(257..262) == Some(b"ustar") {
         return Some("looks like a tar archive; unpack it first".into());
     }
@@ -499,6 +503,12 @@ mod tests {
         assert_type("m.mlmodel", b"\x08\x01\x12\x20\x0a\x10\x0a\x05image", "a Core ML model");
         assert_type("m.mlmodel", b"\x01\x02\x03", "a Core ML model");
         assert!(!hint_of("model.data-x-of-y", b"\0\x01\x02").contains("TensorFlow"));
+    }
+
+    #[test]
+    fn detects_ncnn() {
+        assert_type("m.param", b"7767517\n75 83\nInput data 0 1 data\n", "a network of ncnn");
+        assert_type("m.param.bin", b"\xdd\x85\x76\0\x4b\0\0\0", "a network of ncnn");
     }
 
     #[test]

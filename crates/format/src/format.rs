@@ -546,7 +546,7 @@ impl PlanOptions {
     /// Returns the entry of Weighbridge to write for `subject`; `None`, with a loss, for a plain file.
     pub fn own_entry(&self, entry: Option<String>, subject: &str, losses: &mut Vec<Loss>) -> Option<String> {
         if entry.is_some() && self.plain {
-            let rest = "the roles, attributes and exact paths that its format has no place for";
+            let rest = "what only Weighbridge reads: roles, attributes, exact paths";
             let keys = entry.as_deref().map(Metadata::carried_keys).unwrap_or_default();
             let detail = match keys.is_empty() {
                 true => format!("a plain file omits {rest}"),

@@ -85,10 +85,10 @@ pub(crate) struct Convert {
     /// Write no metadata of Weighbridge (weighbridge.*)
     #[arg(long, help_heading = "Output")]
     pub plain: bool,
-    /// Write the model FILE with the tensors of the source: its layout, names and metadata
+    /// Take layout, names and metadata from MODEL, and the values of its tensors from the source
     ///
-    /// Each tensor of FILE must be in the source under the same name, with the same shape and dtype, and no other.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    /// Each tensor of MODEL must be in the source under the same name, with the same shape and dtype, and no other. MODEL is only read.
+    #[arg(long, value_name = "MODEL", help_heading = "Output")]
     pub like: Option<PathBuf>,
     /// Copy the other files of the folder, such as config.json and the tokenizer
     #[arg(long, help_heading = "Output")]

@@ -264,9 +264,9 @@ impl Checkpoint {
         }
         if unproved > 0 {
             let (which, they) = match (unproved, all) {
-                (1, 1) => ("the salvaged tensor is".to_owned(), "it has"),
-                (some, all) if some == all => (format!("all {all} salvaged tensors are"), "they have"),
-                (some, all) => (format!("{some} of {all} salvaged tensors are"), "they have"),
+                (1, 1) => ("the readable tensor is".to_owned(), "it has"),
+                (some, all) if some == all => (format!("all {all} readable tensors are"), "they have"),
+                (some, all) => (format!("{some} of {all} readable tensors are"), "they have"),
             };
             let why = match damage.unnamed {
                 true => "the directory of the archive is missing, so it is unconfirmed which data belongs to which tensor".to_owned(),

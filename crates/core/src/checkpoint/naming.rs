@@ -138,6 +138,8 @@ impl Checkpoint {
                     renamed.insert(old.to_text(), tensor.path.to_text());
                 }
                 // A tensor with a name of the other kind already uses a name of this kind.
+                // Optimizer state is named after its parameter, or not at all.
+                None if tensor.role.is_state() => {}
                 None => without += u64::from(!tensor.attributes.contains_key(kept)),
             }
         }

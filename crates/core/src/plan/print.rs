@@ -117,6 +117,21 @@ impl Segment {
     }
 }
 
+impl PlannedFile {
+    /// Returns true for a copy of another file, without tensors.
+    fn is_copy(&self) -> bool {
+        match self.segments.as_slice() {
+            [Segment { content: Content::Copy { tensor, source, offset: 0, .. }, .. }] => {
+                tensor.is_empty()
+                    && source.len() == self.len
+                    && self.content.is_empty()
+                    && self.stream.is_none()
+            }
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for WritePlan {
     /// Writes one line per file, one per tensor in it, then one per loss.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,6 +139,10 @@ impl fmt::Display for WritePlan {
             let name = if file.name.is_empty() { "the target" } else { &file.name };
             let about = if file.is_estimated() { "about " } else { "" };
             let (form, kind, name) = (self.format, self.kind, escape_text(name));
+            if file.is_copy() {
+                writeln!(f, "{name} ({} bytes, copied)", file.len)?;
+                continue;
+            }
             writeln!(f, "{form} {kind} ({about}{} bytes in {name})", file.len)?;
             if let Some(stream) = &file.stream {
                 writeln!(f, "{}", escape_text(&stream.encoder().describe()))?;

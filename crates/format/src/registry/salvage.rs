@@ -29,7 +29,7 @@ pub(super) fn offer_salvage(registry: &Registry, error: Error, path: &Path, opti
     let is_file = matches!(PathKind::of(path), Ok(PathKind::File));
     let short = path.metadata().is_ok_and(|metadata| metadata.len() <= MAX_TRIED);
     if !is_file || !short {
-        return error.hint_too(phrase![Opt::Salvage, " extracts the intact tensors"]);
+        return error.hint_too(phrase![Opt::Salvage, " extracts the tensors that are intact, if any"]);
     }
     let options = OpenOptions { salvage: true, ..options.clone() };
     match registry.open_with(path, &options) {

@@ -164,8 +164,10 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     for name in TEXTS {
         let Some(Value::Text(text)) = weights.metadata.remove(name) else {
             let text = format!("a Keras archive needs a member {name}, which the source does not have");
-            return Err(Error::mismatch("config-missing", text)
-                .hint(phrase!["name an archive of the model: ", Opt::Like.any("FILE.keras")]));
+            return Err(Error::mismatch("config-missing", text).hint(phrase![
+                "take it from an archive that Keras wrote of this model: ",
+                Opt::Like.any("MODEL.keras")
+            ]));
         };
         archive.member(name, text.len() as u64, |file| {
             file.owned(text);

@@ -213,7 +213,7 @@ mod tests {
         };
         let of = |keys: &str| {
             format!(
-                "a plain file omits the metadata {keys}, and the roles, attributes and exact paths that its format has no place for"
+                "a plain file omits the metadata {keys}, and what only Weighbridge reads: roles, attributes, exact paths"
             )
         };
         assert_eq!(found(&safetensors::Safetensors), of("epoch"));

@@ -179,7 +179,6 @@ fn resolve_query<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a Tens
     };
     let other = match only_table(checkpoint) {
         Ok(table) if text.trim_start().starts_with('[') => Some(format!("{}{text}", table.name())),
-        _ if checkpoint.format == "biggraph" => Some(format!("embeddings.{text}")),
         _ => None,
     };
     match other.map(|other| resolve(checkpoint, &other)) {

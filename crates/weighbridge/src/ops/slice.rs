@@ -243,6 +243,17 @@ impl Taken {
 /// # Errors
 /// As [`Checkpoint::tensor`] for the name, and [`Slice::parse`] for the slice.
 pub fn resolve<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a TensorEntry, Slice)> {
+    let error = match resolve_exactly(checkpoint, text) {
+        Err(error) if error.code() == ErrorCode::NoSuchTensor && checkpoint.format == "biggraph" => error,
+        done => return done,
+    };
+    match resolve_exactly(checkpoint, &format!("embeddings.{text}")) {
+        Err(other) if other.code() == ErrorCode::NoSuchTensor => Err(error),
+        done => done,
+    }
+}
+
+fn resolve_exactly<'a>(checkpoint: &'a Checkpoint, text: &str) -> Result<(&'a TensorEntry, Slice)> {
     let whole = match checkpoint.tensor(text) {
         Ok(entry) => return Ok((entry, Slice::all())),
         Err(error) => error,

@@ -208,8 +208,8 @@ fn names_without_a_directory_entry_are_unconfirmed() {
             let reported = given.notes.iter().find(|note| note.code == "not-proved");
             let reported = reported.unwrap_or_else(|| panic!("{}: {:?}", path.display(), given.notes));
             let all = match given.tensors.len() {
-                1 => "the salvaged tensor is ".to_owned(),
-                count => format!("all {count} salvaged tensors are "),
+                1 => "the readable tensor is ".to_owned(),
+                count => format!("all {count} readable tensors are "),
             };
             assert!(reported.text.starts_with(&all), "{}", reported.text);
         }

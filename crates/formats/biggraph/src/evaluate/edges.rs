@@ -5,6 +5,8 @@ use super::super::edges::integers;
 use super::super::scores::Model;
 use weighbridge_core::checkpoint::{Checkpoint, Note};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 
 /// Number of edges read at once.
 const BLOCK_EDGES: u64 = 1 << 16;
@@ -129,6 +131,10 @@ fn edge(
             fault("id-out-of-range", "an edge refers to a row beyond its table")
                 .expected(format_args!("a row below {count}, in this partition of type {}", entity.name))
                 .found(format_args!("{} {}", ["lhs", "rhs"][side], ids[side]))
+                .hint(phrase![
+                    "edges of other partitions than those of the checkpoint are converted with ",
+                    Opt::Set.pair("partitions", "N")
+                ])
         })?;
     }
     Ok(Edge { relation: number, rows })

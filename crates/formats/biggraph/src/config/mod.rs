@@ -102,6 +102,15 @@ impl Config {
         writer.text
     }
 
+    /// Returns the text for all releases: that of 1.0.0 where it holds everything, else that of upstream's last state.
+    pub fn to_json_for_all(&self) -> String {
+        let (last, release) = (self.to_json(), self.to_json_of_release());
+        match Self::parse(&release, false) {
+            Ok((same, _)) if same.to_json() == last => release,
+            _ => last,
+        }
+    }
+
     /// Entity type of this name.
     pub fn entity(&self, name: &str) -> Option<&EntityType> {
         self.entities.iter().find(|(own, _)| own == name).map(|(_, entity)| entity)
@@ -222,5 +231,5 @@ pub(crate) fn json_text(text: String) -> Result<String> {
         return Ok(text);
     }
     let json = json::write(&python::parse(&text)?);
-    Ok(Config::parse(&json, false).map_or(json, |(config, _)| config.to_json()))
+    Ok(Config::parse(&json, false).map_or(json, |(config, _)| config.to_json_for_all()))
 }

@@ -182,6 +182,25 @@ pub(crate) fn check_all(buckets: &[Bucket], [left, right]: [u64; 2]) -> Result<(
         .hint("create a file for each bucket, also for buckets without edges"))
 }
 
+/// Fails if a bucket is outside of `left` times `right` partitions: where an entity type has one partition, ids of others would be
+/// taken for its rows.
+///
+/// # Errors
+/// [`weighbridge_core::Kind::Mismatch`], code `no-such-partition`, with the first such bucket.
+pub(crate) fn check_none_outside(buckets: &[Bucket], [left, right]: [u64; 2]) -> Result<()> {
+    let parts = buckets.iter().filter_map(|bucket| bucket.parts);
+    match parts.into_iter().find(|[l, r]| *l >= left || *r >= right) {
+        None => Ok(()),
+        Some([l, r]) => {
+            let text = "the edges have more partitions than the entity types of the configuration";
+            Err(Error::mismatch("no-such-partition", text)
+                .expected(format_args!("{left} times {right} buckets"))
+                .found(format_args!("edges_{l}_{r}.h5"))
+                .hint("use the configuration that these edges were made with"))
+        }
+    }
+}
+
 /// Bucket of a column: its attribute, or the second to last part of its path.
 fn parts_of(entry: &TensorEntry) -> Result<Option<[u64; 2]>> {
     if let Some(Value::List(pair)) = entry.attributes.get(BUCKET)

@@ -89,7 +89,10 @@ pub(crate) fn repartition_within(
     let relation = |relation: &super::config::Relation| Ok([place(&relation.lhs)?, place(&relation.rhs)?]);
     let relations = config.relations.iter().map(relation).collect::<Result<Vec<_>>>()?;
     let repartitioning = Repartitioning::new(types, relations, config.dynamic_relations)?;
-    buckets::check_all(&buckets, repartitioning.old_parts()).map_err(|e| e.in_file(&checkpoint.label))?;
+    let parts = repartitioning.old_parts();
+    buckets::check_all(&buckets, parts)
+        .and_then(|()| buckets::check_none_outside(&buckets, parts))
+        .map_err(|e| e.in_file(&checkpoint.label))?;
     let mover = Mover::new(&checkpoint.label, buckets, repartitioning, EdgeBudget::of(memory))?;
     moved(checkpoint, config, mover)
 }
@@ -139,7 +142,7 @@ fn moved(checkpoint: &Checkpoint, mut config: Config, mover: Mover) -> Result<Ch
         all.push((Name::from(kind.name()), Value::List(counts)));
     }
     made.metadata.set(COUNTS, Value::Map(all));
-    made.metadata.set(CONFIG, Value::Text(config.to_json()));
+    made.metadata.set(CONFIG, Value::Text(config.to_json_for_all()));
     Ok(made)
 }
 

@@ -59,6 +59,7 @@ impl Edges {
                 ));
             }
         }
+        buckets::check_none_outside(&buckets, parts).map_err(fail)?;
         if let Err(error) = buckets::check_all(&buckets, parts) {
             let missing = error.found_text().unwrap_or_default();
             notes.push(Note::new(

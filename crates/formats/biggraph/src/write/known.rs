@@ -109,7 +109,7 @@ pub(super) fn fit(known: &mut Known, tables: &[Table<'_>], losses: &mut Vec<Loss
         entity.num_partitions = parts;
     }
     if changed {
-        known.text = known.config.to_json();
+        known.text = known.config.to_json_for_all();
         known.file = None;
         known.changed = true;
         if known.odd {
@@ -150,5 +150,12 @@ pub(super) fn make(tables: &[Table<'_>], losses: &mut Vec<Loss>) -> Result<Known
         CONFIG_FILE,
         "the configuration is missing: a minimal one is written, with one relation, and `.` for all paths",
     ));
-    Ok(Known { text: config.to_json(), config, file: None, changed: true, replaces: false, odd: false })
+    Ok(Known {
+        text: config.to_json_for_all(),
+        config,
+        file: None,
+        changed: true,
+        replaces: false,
+        odd: false,
+    })
 }

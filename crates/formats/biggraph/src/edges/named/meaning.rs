@@ -188,6 +188,13 @@ impl Meaning {
         self.types.iter().any(|kind| kind.parts > 1)
     }
 
+    /// Numbers of partitions of both sides; `None` where the types of the edges are unknown.
+    pub(super) fn parts(&self) -> Option<[u64; 2]> {
+        let known = self.types.iter().all(|kind| kind.name.is_some());
+        let most = |side: usize| self.pairs.iter().map(|pair| self.types[pair[side]].parts).max();
+        known.then(|| [most(0).unwrap_or(1), most(1).unwrap_or(1)])
+    }
+
     /// True where a type on this side has names.
     pub(super) fn is_named(&self, side: Side) -> bool {
         self.pairs.iter().any(|pair| self.types[pair[side as usize]].names.is_some())

@@ -88,6 +88,9 @@ impl EdgeRecords {
         let weight = weight_type(&buckets)?;
         let meaning = Meaning::of(checkpoint, view.entities.as_ref(), &view.limits)?;
         let partitioned = meaning.is_partitioned();
+        if let Some(parts) = meaning.parts() {
+            super::buckets::check_none_outside(&buckets, parts).map_err(|e| e.in_file(&checkpoint.label))?;
+        }
         let bucket = |bucket: Bucket| {
             let parts = bucket.parts.or_else(|| parts_in_name(&checkpoint.label));
             if parts.is_none() && partitioned {

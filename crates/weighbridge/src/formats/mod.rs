@@ -16,6 +16,9 @@ pub use weighbridge_biggraph as biggraph;
 #[cfg(feature = "caffe")]
 #[doc(no_inline)]
 pub use weighbridge_caffe as caffe;
+#[cfg(feature = "coreml")]
+#[doc(no_inline)]
+pub use weighbridge_coreml as coreml;
 #[cfg(feature = "darknet")]
 #[doc(no_inline)]
 pub use weighbridge_darknet as darknet;
@@ -121,6 +124,8 @@ pub static ALL: &[&dyn Format] = &[
     &tflite::Tflite,
     #[cfg(feature = "openvino")]
     &openvino::OpenVino,
+    #[cfg(feature = "coreml")]
+    &coreml::CoreMl,
     #[cfg(feature = "flax")]
     &flax::Flax,
     #[cfg(feature = "flax")]

@@ -66,6 +66,7 @@ fn files_of_the_originals_account_fully() {
         "tensorflow/good",
         "tflite/good",
         "openvino/good",
+        "coreml/good",
         "torch/good",
         "biggraph/set1",
         "biggraph/set2",

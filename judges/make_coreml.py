@@ -268,7 +268,8 @@ def plain(inputs=12, hidden=16, outputs=4):
 
 
 def recurrent():
-    b = builder([("x", (5, 1, 3, 1, 1))], [("y", None)])
+    states = [(name, (1, 1, size, 1, 1)) for name, size in [("h0", 4), ("g0", 4), ("c0", 2), ("d0", 2), ("e0", 3), ("e1", 3), ("e2", 3), ("e3", 3)]]
+    b = builder([("x", (5, 1, 3, 1, 1)), *states], [("y", None)])
     b.add_simple_rnn("rnn", values((4, 4), 1), values((4, 3), 2), values(4, 3), 4, 3, "TANH", ["x", "h0"], ["r", "h1"], True)
     gru = [values((4, 4), seed) for seed in (4, 5, 6)], [values((4, 4), seed) for seed in (7, 8, 9)], [values(4, seed) for seed in (10, 11, 12)]
     b.add_gru("gru", *gru, 4, 4, ["r", "g0"], ["g", "g1"])
@@ -560,6 +561,8 @@ def blobs(folder):
     one.outputs.add(name="y").type.CopyFrom(spec.mlProgram.functions["main"].inputs[0].type)
     one = block.operations.add(type="custom_layer")
     one.inputs["x"].arguments.add(name="x")
+    for name in [output.name for other in block.operations[:-2] for output in other.outputs]:
+        one.inputs["x"].arguments.add(name=name)
     one.attributes["class_name"].CopyFrom(spec_text("MyOperation"))
     one.outputs.add(name="z").type.CopyFrom(spec.mlProgram.functions["main"].inputs[0].type)
     (package / MODEL).write_bytes(spec.SerializeToString(deterministic=True))
@@ -621,7 +624,7 @@ def bad():
     files["overflow.mlmodel"] = spec.SerializeToString(deterministic=True)
     spec = proto.Model_pb2.Model(specificationVersion=4)
     inner = spec.neuralNetwork
-    for _ in range(40):
+    for _ in range(45):
         layer = inner.layers.add(name="b")
         inner = layer.branch.ifBranch
     files["deep.mlmodel"] = spec.SerializeToString(deterministic=True)
@@ -659,7 +662,7 @@ def bad():
     package("version", weights_with(lambda data: data[:4] + b"\3" + data[5:]))
     package("blob_dtype", weights_with(lambda data: data[:68] + b"\1" + data[69:]))
     package("blob_unknown", weights_with(lambda data: data[:68] + b"\x63" + data[69:]))
-    package("blob_length", weights_with(lambda data: data[:72] + b"\0" + data[73:]))
+    package("blob_length", weights_with(lambda data: data[:72] + b"\4" + data[73:]))
     package("blob_offset", with_spec(lambda own: setattr(own.blobFileValue, "offset", 1 << 40)))
     package("outside", with_spec(lambda own: setattr(own.blobFileValue, "fileName", "@model_path/../../../../secret.bin")))
     package("absolute", with_spec(lambda own: setattr(own.blobFileValue, "fileName", "/etc/passwd")))

@@ -175,8 +175,9 @@ pub(crate) fn attributes(message: &Message<'_>, prefix: &str, all: &mut Vec<Attr
     // Entries of a map have the name of their key.
     let is_entry = message.name().ends_with("Entry");
     let is_value = message.name().ends_with("ParamValue");
+    let key = if is_entry { message.text("key") } else { "" };
     for (field, value) in message.fields() {
-        let own = if is_entry { message.text("key") } else { field.name };
+        let own = if is_entry { key } else { field.name };
         let name = match (is_entry && field.name == "key", is_value, prefix.is_empty()) {
             (true, ..) => continue,
             (_, true, _) => prefix.to_owned(),

@@ -4,6 +4,7 @@ use crate::dtype::{self, Stored};
 use crate::graph::{self, Builder};
 use crate::read::{Described, Index, Place, below};
 use crate::tree::{Message, Plain};
+use std::collections::HashMap;
 use weighbridge_core::checkpoint::{Role, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::DType;
@@ -52,7 +53,12 @@ pub(crate) fn read<'a>(
         if let Some((kind, content)) = content.last() {
             operator.kind = kind.to_owned();
             graph::attributes(&content, "", &mut operator.attributes)?;
-            let mut walk = Walk { layer: &content, index, builder, block, blocks: Vec::new() };
+            let sizes = content.fields().filter_map(|(field, value)| match value {
+                Plain::Number(number) => Some((field.name, number)),
+                _ => None,
+            });
+            let layer = Layer { message: content, sizes: sizes.collect() };
+            let mut walk = Walk { layer: &layer, index, builder, block, blocks: Vec::new() };
             walk.message(&content, &own, &[])?;
             operator.blocks = walk.blocks;
         }
@@ -101,9 +107,25 @@ fn preprocessing<'a>(
     Ok(())
 }
 
+/// Layer with its sizes.
+struct Layer<'a> {
+    message: Message<'a>,
+    sizes: HashMap<&'static str, u64>,
+}
+
+impl Layer<'_> {
+    fn number(&self, name: &str) -> u64 {
+        self.sizes.get(name).copied().unwrap_or(0)
+    }
+
+    fn numbers(&self, name: &str) -> Result<Vec<u64>> {
+        self.message.numbers(name)
+    }
+}
+
 /// Walk over the messages of a layer.
 struct Walk<'w, 'a> {
-    layer: &'w Message<'a>,
+    layer: &'w Layer<'a>,
     index: &'w mut Index<'a>,
     builder: &'w mut Builder<'a>,
     block: usize,
@@ -226,12 +248,12 @@ impl<'a> Walk<'_, 'a> {
 }
 
 /// Returns the shape of weights, as the layer states it; `None` for a layer whose weights have one dimension.
-fn dims(layer: &Message<'_>, chain: &[&'static str]) -> Result<Option<Vec<u64>>> {
+fn dims(layer: &Layer<'_>, chain: &[&'static str]) -> Result<Option<Vec<u64>>> {
     let Some(&field) = chain.last() else { return Ok(None) };
     let outputs = layer.number("outputChannels");
     let groups = layer.number("nGroups").max(1);
     let is_transposed = layer.number("isDeconvolution") != 0;
-    Ok(match (layer.name(), field) {
+    Ok(match (layer.message.name(), field) {
         ("ConvolutionLayerParams", "weights") => {
             let kernel = layer.number("kernelChannels");
             let mut dims = if is_transposed { vec![kernel, outputs / groups] } else { vec![outputs, kernel] };

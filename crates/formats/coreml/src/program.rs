@@ -130,10 +130,11 @@ impl<'a> Walk<'_, 'a> {
         let names = operation.messages("outputs").map(|output| output.text("name"));
         operator.outputs.push(self.builder.slot("", names)?);
         let mut has_tensor = false;
+        let scheme = scheme(kind, &values);
         for (key, value) in &values {
             let is_elements = ELEMENTS.contains(key) && (kind == "const" || kind.starts_with(CONSTANT));
             let path = if is_elements { own.clone() } else { below(&own, key) };
-            let scheme = scheme(kind, key, &values);
+            let scheme = scheme.filter(|(own, _)| own.contains(key)).map(|(_, scheme)| scheme);
             match self.value(value, path, scheme)? {
                 Some(value) => {
                     self.index.file.budget.take_memory(200 + key.len() as u64)?;
@@ -165,7 +166,7 @@ impl<'a> Walk<'_, 'a> {
         &mut self,
         value: &Message<'a>,
         path: TensorPath,
-        scheme: Option<(&'static str, Option<i64>)>,
+        scheme: Option<Scheme>,
     ) -> Result<Option<AttributeValue>> {
         let immediate = value.message("immediateValue");
         let kind = value.message("type");
@@ -283,33 +284,34 @@ fn elements(tensor: &Message<'_>, stored: Stored) -> Option<Place> {
     }
 }
 
-/// Returns the scheme of the elements of a compressed constant, with the axis of its channels.
-fn scheme(kind: &str, key: &str, values: &[(&str, Message<'_>)]) -> Option<(&'static str, Option<i64>)> {
+/// Scheme of a compressed constant, with the axis of its channels.
+type Scheme = (&'static str, Option<i64>);
+
+/// Returns the names of values with compressed elements, and their scheme.
+fn scheme(kind: &str, values: &[(&str, Message<'_>)]) -> Option<(&'static [&'static str], Scheme)> {
     let find = |wanted: &str| values.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value);
-    match (kind, key) {
-        ("constexpr_affine_dequantize", "quantized_data") => {
+    Some(match kind {
+        "constexpr_affine_dequantize" => {
             let rank = |key| {
                 let kind = find(key)?.message("type")?.message("tensorType")?;
                 Some(kind.messages("dimensions").count())
             };
             // One scale for all, or one for each index along the axis.
-            if rank("scale").unwrap_or(0) == 0 && rank("zero_point").unwrap_or(0) == 0 {
-                return Some(("per_tensor_affine", None));
-            }
+            let is_scalar = rank("scale").unwrap_or(0) == 0 && rank("zero_point").unwrap_or(0) == 0;
             let axis = || {
                 let tensor = find("axis")?.message("immediateValue")?.message("tensor")?;
                 let numbers = tensor.message("ints")?.numbers("values").ok()?;
                 Some(numbers.first()?.cast_signed())
             };
-            Some(("per_channel_affine", axis()))
+            let scheme = if is_scalar { ("per_tensor_affine", None) } else { ("per_channel_affine", axis()) };
+            (&["quantized_data"], scheme)
         }
-        (
-            "constexpr_blockwise_shift_scale" | "constexpr_sparse_blockwise_shift_scale",
-            "data" | "nonzero_data",
-        ) => Some(("blockwise_affine", None)),
-        ("constexpr_lut_to_dense" | "constexpr_lut_to_sparse", "indices" | "indices_nonzero_data") => {
-            Some(("lookup_table", None))
+        "constexpr_blockwise_shift_scale" | "constexpr_sparse_blockwise_shift_scale" => {
+            (&["data", "nonzero_data"], ("blockwise_affine", None))
         }
-        _ => None,
-    }
+        "constexpr_lut_to_dense" | "constexpr_lut_to_sparse" => {
+            (&["indices", "indices_nonzero_data"], ("lookup_table", None))
+        }
+        _ => return None,
+    })
 }

@@ -318,7 +318,7 @@ impl Index<'_> {
             }
             Place::Blob(name, at) => {
                 let blob = self.blobs.find(&name, at)?;
-                if blob.stored != stored && !is_bytes_of(blob.stored, stored) {
+                if blob.stored != stored {
                     let error = blob::differs("dtype", &stored.to_string(), &blob.stored.to_string());
                     return Err(error.in_file(blob.source.label()).at(at));
                 }
@@ -381,11 +381,6 @@ impl Index<'_> {
 /// Returns true for an error that loses one tensor of a damaged file.
 fn is_loss(error: &Error) -> bool {
     Damage::is(error) || error.code().as_str() == "file-missing"
-}
-
-/// Returns true for a blob of whole bytes with elements of another dtype of one byte, such as booleans.
-fn is_bytes_of(blob: Stored, declared: Stored) -> bool {
-    matches!((blob, declared), (Stored::Plain(DType::U8), Stored::Plain(DType::Bool)))
 }
 
 /// Dtype and shape in the index; name of the dtype and shape of a tensor whose elements share bytes.

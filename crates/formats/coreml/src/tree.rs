@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weighbridge_core::budget::Budget;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{SourceRef, read_vec};
-use weighbridge_protobuf::{Reader, Value as Wire, text, varint};
+use weighbridge_protobuf::{MAX_VARINT, Reader, Value as Wire, text, varint};
 
 /// Memory of a field.
 const FIELD: u64 = 64;
@@ -73,11 +73,17 @@ impl File {
     pub(crate) fn parse(source: &SourceRef, budget: &Budget, salvage: bool) -> Result<Self> {
         let schema = Arc::new(Schema::new());
         let mut root = Node { name: "Model", range: Range { at: 0, len: source.len() }, fields: Vec::new() };
-        let mut parser = Parser { schema: &schema, reader: Reader::new(source), budget };
-        let fault = match parser.message(&mut root, source.len(), 1) {
-            Err(error) if salvage && error.kind() == weighbridge_core::Kind::Corrupt => Some(error),
-            result => result.map(|()| None)?,
+        let mut parser = Parser {
+            schema: &schema,
+            source,
+            reader: Reader::new(source),
+            budget,
+            salvage,
+            fault: None,
+            is_cut: false,
         };
+        parser.message(&mut root, source.len(), 1)?;
+        let fault = parser.fault;
         Ok(Self { source: source.clone(), schema, budget: budget.clone(), root, fault })
     }
 
@@ -89,8 +95,13 @@ impl File {
 
 struct Parser<'a> {
     schema: &'a Schema,
+    source: &'a SourceRef,
     reader: Reader,
     budget: &'a Budget,
+    salvage: bool,
+    fault: Option<Error>,
+    /// True if the value of the field exceeds the file.
+    is_cut: bool,
 }
 
 impl Parser<'_> {
@@ -98,7 +109,7 @@ impl Parser<'_> {
     /// protobuf.
     fn message(&mut self, node: &mut Node, end: u64, depth: usize) -> Result<()> {
         Budget::check_depth(depth).map_err(|error| error.at(self.reader.position()))?;
-        while let Some((number, wire)) = self.reader.next(end)? {
+        while let Some((number, wire)) = self.next(end)? {
             let fields = self.schema.fields(node.name);
             let place = fields.binary_search_by_key(&number, |field| field.number).ok();
             let found = place.and_then(|place| Some((u16::try_from(place).ok()?, fields.get(place)?)));
@@ -119,16 +130,55 @@ impl Parser<'_> {
         Ok(())
     }
 
+    /// Reads the next field. In a damaged file, a message that exceeds the file ends with it, and a malformed field ends parsing.
+    fn next(&mut self, end: u64) -> Result<Option<(u32, Wire<u64>)>> {
+        if self.fault.is_some() && self.reader.position() >= self.source.len() {
+            return Ok(None);
+        }
+        let at = self.reader.position();
+        match self.reader.next(end) {
+            Err(error) if self.salvage && error.kind() == weighbridge_core::Kind::Corrupt => {
+                self.fault.get_or_insert(error);
+                self.exceeding(at)
+            }
+            next => next,
+        }
+    }
+
+    /// Returns the field at an offset that exceeds the file. The reader moves to its value, or to the end of the file.
+    fn exceeding(&mut self, at: u64) -> Result<Option<(u32, Wire<u64>)>> {
+        let len = self.source.len();
+        let bytes = read_vec(&**self.source, at, len.saturating_sub(at).min(2 * MAX_VARINT as u64))?;
+        let field = varint(&bytes).and_then(|(tag, rest)| {
+            let (_, after) = varint(rest).filter(|_| tag & 7 == 2)?;
+            Some((u32::try_from(tag >> 3).ok()?, at + (bytes.len() - after.len()) as u64))
+        });
+        self.reader = Reader::new(self.source);
+        self.reader.skip_to(field.map_or(len, |(_, start)| start))?;
+        self.is_cut = true;
+        Ok(field.map(|(number, _)| (number, Wire::Bytes(len))))
+    }
+
     fn bytes(&mut self, node: &mut Node, place: u16, field: &Field, end: u64, depth: usize) -> Result<()> {
+        let is_cut = std::mem::take(&mut self.is_cut);
         let range = Range { at: self.reader.position(), len: end - self.reader.position() };
         match field.kind {
+            // The value is incomplete.
+            _ if is_cut && !matches!(field.kind, Kind::Message(_)) => {
+                self.reader.skip_to(end)?;
+            }
             Kind::Text => {
                 self.budget.take_memory(range.len)?;
                 let bytes = self.reader.bytes_to(end)?;
                 node.fields.push((place, Value::Text(text(&bytes).into())));
             }
             Kind::Message(name) if !OPAQUE.contains(&name) => {
-                let known = node.fields.iter().rposition(|(own, _)| *own == place && !field.is_list);
+                let known = if field.is_list {
+                    None
+                } else {
+                    self.budget.take_work(node.fields.len() as u64)?;
+                    node.fields.iter().rposition(|(own, _)| *own == place)
+                };
                 let known = match known {
                     Some(known) => known,
                     None => {

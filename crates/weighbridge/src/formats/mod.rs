@@ -118,14 +118,15 @@ pub static ALL: &[&dyn Format] = &[
     &caffe::Caffe,
     #[cfg(feature = "darknet")]
     &darknet::Darknet,
+    // The first fields of its oldest version are those of a SavedModel of TensorFlow, too.
+    #[cfg(feature = "coreml")]
+    &coreml::CoreMl,
     #[cfg(feature = "tensorflow")]
     &tensorflow::Tensorflow,
     #[cfg(feature = "tflite")]
     &tflite::Tflite,
     #[cfg(feature = "openvino")]
     &openvino::OpenVino,
-    #[cfg(feature = "coreml")]
-    &coreml::CoreMl,
     #[cfg(feature = "flax")]
     &flax::Flax,
     #[cfg(feature = "flax")]

@@ -3,7 +3,7 @@
 use crate::describe;
 use crate::dtype::Stored;
 use crate::graph::{self, Builder};
-use crate::read::{self, Described, Index, Place, below, model_type};
+use crate::read::{self, Described, Index, Place, below, incomplete, model_type};
 use crate::schema::Kind;
 use crate::tree::{Message, Plain, Range};
 use std::collections::HashMap;
@@ -128,6 +128,14 @@ fn numbers(message: &Message<'_>, path: &TensorPath, index: &mut Index<'_>) -> R
 
 /// Lists messages of a list.
 fn rows(all: &[Message<'_>], path: &TensorPath, index: &mut Index<'_>) -> Result<()> {
+    // Rows may be missing.
+    if index.is_cut()
+        && all.iter().any(|message| message.fields().next().is_none_or(|_| only_list(message).is_some()))
+    {
+        let at = all.first().map_or(0, Message::at);
+        index.checkpoint.lose(path, &incomplete(at));
+        return Ok(());
+    }
     let only: Option<Vec<(DType, Range)>> = all.iter().map(only_list).collect();
     let only = only.filter(|only| {
         let first = only.first().map(|(dtype, range)| (*dtype, range.len));

@@ -2,7 +2,7 @@
 
 use crate::dtype::{self, Stored};
 use crate::graph::{self, Builder};
-use crate::read::{Described, Index, Place, below};
+use crate::read::{Described, Index, Place, below, incomplete};
 use crate::tree::{Message, Plain};
 use std::collections::HashMap;
 use weighbridge_core::checkpoint::{Role, TensorPath};
@@ -181,9 +181,8 @@ impl<'a> Walk<'_, 'a> {
         }
         let mut stored = forms.into_iter().filter(|(_, ranges)| !ranges.is_empty());
         let Some((form, mut ranges)) = stored.next() else {
-            if self.index.is_salvage() && self.index.file.fault.is_some() {
-                let error = Error::corrupt("truncated", "the weights are incomplete").at(weights.at());
-                self.index.checkpoint.lose(&path, &error);
+            if self.index.is_cut() {
+                self.index.checkpoint.lose(&path, &incomplete(weights.at()));
             }
             return Ok(());
         };

@@ -325,6 +325,9 @@ impl Index<'_> {
                 (source, offset, found) = (blob.source, blob.range.at, blob.range.len);
             }
         }
+        if found == 0 && dims.is_none() && self.is_cut() {
+            return Err(incomplete(at));
+        }
         let (dtype, shape, packed) = layout(stored, dims, found, self.limits)?;
         let needed = shape.bytes(dtype).unwrap_or(u64::MAX);
         if needed != found {
@@ -351,7 +354,7 @@ impl Index<'_> {
         self.checkpoint.notes.extend(self.names.add(&mut entry));
         if scheme.is_some() {
             let text = entry.path.to_text();
-            self.quantized.get_or_insert_with(|| (0, text)).0 += 1;
+            self.quantized.get_or_insert((0, text)).0 += 1;
         }
         Ok(entry)
     }
@@ -372,10 +375,15 @@ impl Index<'_> {
         }
     }
 
-    /// Returns true for a damaged file of which intact tensors are listed.
-    pub(crate) fn is_salvage(&self) -> bool {
-        self.salvage
+    /// Returns true for a damaged model whose end is missing or malformed.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.salvage && self.file.fault.is_some()
     }
+}
+
+/// Returns the error for elements that a damaged model lacks.
+pub(crate) fn incomplete(at: u64) -> Error {
+    Error::corrupt("truncated", "the elements are incomplete").at(at)
 }
 
 /// Returns true for an error that loses one tensor of a damaged file.

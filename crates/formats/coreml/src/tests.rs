@@ -300,7 +300,7 @@ fn code_of_the_application_is_found() {
     assert!(codes(&bytes_of("good/opaque.mlmodel")).contains(&"custom-operators"));
     assert_eq!(codes(&bytes_of(&format!("good/blobs.mlpackage/{MODEL}"))), ["custom-operators"]);
     assert_eq!(codes(&bytes_of("good/plain.mlmodel")[..400]), ["unreadable"]);
-    let scan = CoreMl.scan(&memory(&bytes_of("good/custom.mlmodel")), &OpenOptions::default()).unwrap();
+    let scan = CoreMl.scan(&memory(bytes_of("good/custom.mlmodel")), &OpenOptions::default()).unwrap();
     assert!(scan.findings[0].text.to_string().contains("MyLayer"));
 }
 

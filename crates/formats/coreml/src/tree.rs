@@ -139,17 +139,18 @@ impl Parser<'_> {
         match self.reader.next(end) {
             Err(error) if self.salvage && error.kind() == weighbridge_core::Kind::Corrupt => {
                 self.fault.get_or_insert(error);
-                self.exceeding(at)
+                self.exceeding(at, end)
             }
             next => next,
         }
     }
 
     /// Returns the field at an offset that exceeds the file. The reader moves to its value, or to the end of the file.
-    fn exceeding(&mut self, at: u64) -> Result<Option<(u32, Wire<u64>)>> {
+    fn exceeding(&mut self, at: u64, end: u64) -> Result<Option<(u32, Wire<u64>)>> {
         let len = self.source.len();
         let bytes = read_vec(&**self.source, at, len.saturating_sub(at).min(2 * MAX_VARINT as u64))?;
-        let field = varint(&bytes).and_then(|(tag, rest)| {
+        // In a truncated file, all messages around the end exceed it.
+        let field = varint(&bytes).filter(|_| end == len).and_then(|(tag, rest)| {
             let (_, after) = varint(rest).filter(|_| tag & 7 == 2)?;
             Some((u32::try_from(tag >> 3).ok()?, at + (bytes.len() - after.len()) as u64))
         });

@@ -61,6 +61,12 @@ fn steps<'a>(
     for (number, model) in pipeline.messages("models").enumerate() {
         let name = match names.next().filter(|name| !name.is_empty()) {
             Some(name) => name.to_owned(),
+            // The names follow the models.
+            None if pipeline.is_cut() => {
+                let path = below(path, &format!("model_{number}"));
+                index.checkpoint.lose(&path, &incomplete(model.at()));
+                continue;
+            }
             None => format!("model_{number}"),
         };
         index.file.budget.take_work(64 + (name.len() + path.byte_len()) as u64)?;
@@ -115,7 +121,7 @@ fn numbers(message: &Message<'_>, path: &TensorPath, index: &mut Index<'_>) -> R
     }
     for (number, name) in order {
         let all = lists.remove(&number).unwrap_or_default();
-        rows(&all, &below(path, name), index)?;
+        rows(&all, message.is_cut(), &below(path, name), index)?;
     }
     for field in message.file.schema.fields(message.name()) {
         if let Some(count) = opaque.get(&field.number) {
@@ -126,12 +132,9 @@ fn numbers(message: &Message<'_>, path: &TensorPath, index: &mut Index<'_>) -> R
     Ok(())
 }
 
-/// Lists messages of a list.
-fn rows(all: &[Message<'_>], path: &TensorPath, index: &mut Index<'_>) -> Result<()> {
-    // Rows may be missing.
-    if index.is_cut()
-        && all.iter().any(|message| message.fields().next().is_none_or(|_| only_list(message).is_some()))
-    {
+/// Lists messages of a list. Those of an incomplete list are lost.
+fn rows(all: &[Message<'_>], is_cut: bool, path: &TensorPath, index: &mut Index<'_>) -> Result<()> {
+    if is_cut {
         let at = all.first().map_or(0, Message::at);
         index.checkpoint.lose(path, &incomplete(at));
         return Ok(());

@@ -180,12 +180,11 @@ impl<'a> Walk<'_, 'a> {
             return self.index.skip(&path, reason, forms.into_iter().flat_map(|(_, ranges)| ranges));
         }
         let mut stored = forms.into_iter().filter(|(_, ranges)| !ranges.is_empty());
-        let Some((form, mut ranges)) = stored.next() else {
-            if self.index.is_cut() {
-                self.index.checkpoint.lose(&path, &incomplete(weights.at()));
-            }
+        if weights.is_cut() {
+            self.index.checkpoint.lose(&path, &incomplete(weights.at()));
             return Ok(());
-        };
+        }
+        let Some((form, mut ranges)) = stored.next() else { return Ok(()) };
         for (other, ranges) in stored {
             let path = below(&path, other);
             self.index.skip(&path, "is a second form of the same weights", ranges.into_iter())?;

@@ -2,7 +2,7 @@
 
 use crate::dtype::{self, STRING, Stored};
 use crate::graph::{self, Builder};
-use crate::read::{Described, Index, Place, below};
+use crate::read::{Described, Index, Place, below, incomplete};
 use crate::tree::{Message, Range};
 use weighbridge_core::checkpoint::{Note, TensorPath};
 use weighbridge_core::error::{Error, Result};
@@ -134,6 +134,10 @@ impl<'a> Walk<'_, 'a> {
         for (key, value) in &values {
             let is_elements = ELEMENTS.contains(key) && (kind == "const" || kind.starts_with(CONSTANT));
             let path = if is_elements { own.clone() } else { below(&own, key) };
+            if value.is_cut() {
+                self.index.checkpoint.lose(&path, &incomplete(value.at()));
+                continue;
+            }
             let scheme = scheme.filter(|(own, _)| own.contains(key)).map(|(_, scheme)| scheme);
             match self.value(value, path, scheme)? {
                 Some(value) => {

@@ -47,6 +47,8 @@ enum Value {
 struct Node {
     name: &'static str,
     range: Range,
+    /// True if the message of a damaged file is incomplete.
+    is_cut: bool,
     /// Place of each field in the schema, with its value.
     fields: Vec<(u16, Value)>,
 }
@@ -72,7 +74,12 @@ impl File {
     /// [`weighbridge_core::Kind::Corrupt`] for malformed messages; [`weighbridge_core::Kind::Limit`].
     pub(crate) fn parse(source: &SourceRef, budget: &Budget, salvage: bool) -> Result<Self> {
         let schema = Arc::new(Schema::new());
-        let mut root = Node { name: "Model", range: Range { at: 0, len: source.len() }, fields: Vec::new() };
+        let mut root = Node {
+            name: "Model",
+            range: Range { at: 0, len: source.len() },
+            is_cut: false,
+            fields: Vec::new(),
+        };
         let mut parser = Parser {
             schema: &schema,
             source,
@@ -80,6 +87,7 @@ impl File {
             budget,
             salvage,
             fault: None,
+            is_truncated: false,
             is_cut: false,
         };
         parser.message(&mut root, source.len(), 1)?;
@@ -100,6 +108,8 @@ struct Parser<'a> {
     budget: &'a Budget,
     salvage: bool,
     fault: Option<Error>,
+    /// True if the fault is that of the outermost message.
+    is_truncated: bool,
     /// True if the value of the field exceeds the file.
     is_cut: bool,
 }
@@ -109,7 +119,8 @@ impl Parser<'_> {
     /// protobuf.
     fn message(&mut self, node: &mut Node, end: u64, depth: usize) -> Result<()> {
         Budget::check_depth(depth).map_err(|error| error.at(self.reader.position()))?;
-        while let Some((number, wire)) = self.next(end)? {
+        let had_fault = self.fault.is_some();
+        while let Some((number, wire)) = self.next(end, depth)? {
             let fields = self.schema.fields(node.name);
             let place = fields.binary_search_by_key(&number, |field| field.number).ok();
             let found = place.and_then(|place| Some((u16::try_from(place).ok()?, fields.get(place)?)));
@@ -119,6 +130,13 @@ impl Parser<'_> {
                 }
                 continue;
             };
+            if self.salvage && !field.is_list && self.is_repeated(node, place)? {
+                // A damaged length can make a message contain the next one.
+                let error = Error::corrupt("bad-field-number", "a message has a field twice");
+                self.fault.get_or_insert(error.at(self.reader.value_at()));
+                self.reader.skip_to(self.source.len())?;
+                break;
+            }
             self.budget.take_memory(FIELD)?;
             match wire {
                 Wire::Varint(number) => node.fields.push((place, Value::Number(number))),
@@ -127,30 +145,38 @@ impl Parser<'_> {
                 Wire::Bytes(end) => self.bytes(node, place, field, end, depth)?,
             }
         }
+        // In a truncated file, messages before its end are complete.
+        node.is_cut |= self.fault.is_some() && (!had_fault || end == self.source.len());
         Ok(())
     }
 
+    fn is_repeated(&self, node: &Node, place: u16) -> Result<bool> {
+        self.budget.take_work(node.fields.len() as u64)?;
+        Ok(node.fields.iter().any(|(own, _)| *own == place))
+    }
+
     /// Reads the next field. In a damaged file, a message that exceeds the file ends with it, and a malformed field ends parsing.
-    fn next(&mut self, end: u64) -> Result<Option<(u32, Wire<u64>)>> {
+    fn next(&mut self, end: u64, depth: usize) -> Result<Option<(u32, Wire<u64>)>> {
         if self.fault.is_some() && self.reader.position() >= self.source.len() {
             return Ok(None);
         }
         let at = self.reader.position();
         match self.reader.next(end) {
             Err(error) if self.salvage && error.kind() == weighbridge_core::Kind::Corrupt => {
+                self.is_truncated |= depth == 1 && self.fault.is_none();
                 self.fault.get_or_insert(error);
-                self.exceeding(at, end)
+                self.exceeding(at)
             }
             next => next,
         }
     }
 
     /// Returns the field at an offset that exceeds the file. The reader moves to its value, or to the end of the file.
-    fn exceeding(&mut self, at: u64, end: u64) -> Result<Option<(u32, Wire<u64>)>> {
+    fn exceeding(&mut self, at: u64) -> Result<Option<(u32, Wire<u64>)>> {
         let len = self.source.len();
         let bytes = read_vec(&**self.source, at, len.saturating_sub(at).min(2 * MAX_VARINT as u64))?;
         // In a truncated file, all messages around the end exceed it.
-        let field = varint(&bytes).filter(|_| end == len).and_then(|(tag, rest)| {
+        let field = varint(&bytes).filter(|_| self.is_truncated).and_then(|(tag, rest)| {
             let (_, after) = varint(rest).filter(|_| tag & 7 == 2)?;
             Some((u32::try_from(tag >> 3).ok()?, at + (bytes.len() - after.len()) as u64))
         });
@@ -184,7 +210,7 @@ impl Parser<'_> {
                     Some(known) => known,
                     None => {
                         self.budget.take_memory(MESSAGE)?;
-                        let inner = Node { name, range, fields: Vec::new() };
+                        let inner = Node { name, range, is_cut: false, fields: Vec::new() };
                         node.fields.push((place, Value::Message(Box::new(inner))));
                         node.fields.len() - 1
                     }
@@ -227,6 +253,11 @@ impl<'a> Message<'a> {
     /// Returns the name of its type.
     pub(crate) fn name(&self) -> &'static str {
         self.node.name
+    }
+
+    /// Returns true for an incomplete message of a damaged file.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.node.is_cut
     }
 
     /// Returns the offset of its content.

@@ -6,6 +6,7 @@ use crate::tree::{File, Message, Range};
 use crate::values::Decoded;
 use crate::{MODEL, classic, describe, graph, network, program};
 use std::sync::Arc;
+use weighbridge_core::budget::Budget;
 use weighbridge_core::checkpoint::{
     Attributes, Checkpoint, Damage, Distinct, Name, Note, Role, TensorEntry, TensorPath, Value,
 };
@@ -25,6 +26,8 @@ const PACKED_DTYPE: &str = "packed_dtype";
 const PACKED_SHAPE: &str = "packed_shape";
 /// Memory of a tensor, besides its name.
 const ENTRY: u64 = 400;
+/// Factor of the length of a file for its budget.
+const SMALL_MESSAGES: u64 = 4;
 /// Maximum number of fields read to recognize a file.
 const MAX_FIELDS: usize = 16;
 /// Numbers of the fields of a model that are one of its types.
@@ -84,7 +87,7 @@ pub(crate) fn open(
     salvaged: Option<&Error>,
 ) -> Result<Checkpoint> {
     let limits = options.limits.with_budget_of(source);
-    let file = File::parse(source, &limits.budget_of(source), salvaged.is_some())?;
+    let file = File::parse(source, &budget_of(source, &limits), salvaged.is_some())?;
     let mut index = index(&file, around, &limits, salvaged, true)?;
     index.finish();
     let files = std::mem::take(&mut index.blobs.opened);
@@ -108,7 +111,7 @@ pub(crate) fn open(
 #[cfg(feature = "scan")]
 pub(crate) fn program(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     let limits = options.limits.with_budget_of(source);
-    let file = File::parse(source, &limits.budget_of(source), false)?;
+    let file = File::parse(source, &budget_of(source, &limits), false)?;
     Ok(index(&file, None, &limits, None, false)?.checkpoint)
 }
 
@@ -118,7 +121,7 @@ pub(crate) fn program(source: &SourceRef, options: &OpenOptions) -> Result<Check
 /// As [`open`].
 pub(crate) fn unread(source: &SourceRef, limits: &Limits) -> Result<(Vec<Range>, Vec<Range>)> {
     let limits = limits.with_budget_of(source);
-    let file = File::parse(source, &limits.budget_of(source), false)?;
+    let file = File::parse(source, &budget_of(source, &limits), false)?;
     let index = index(&file, None, &limits, None, false)?;
     Ok((index.listed, index.unread))
 }
@@ -159,6 +162,12 @@ fn index<'a>(
     index.checkpoint.topology = Some(Arc::new(builder.finish(&root)?));
     index.blobs.check(limits)?;
     Ok(index)
+}
+
+/// Returns the budget of a model. Messages of programs are small: a dimension of a shape has 6 bytes in the file, and 300 in memory. Up to
+/// 1 MB, the budget is that of all formats.
+fn budget_of(source: &SourceRef, limits: &Limits) -> Budget {
+    Budget::new(source.len().saturating_mul(SMALL_MESSAGES), limits)
 }
 
 /// Returns the type of a model: its name and its content.

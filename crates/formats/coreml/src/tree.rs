@@ -8,9 +8,9 @@ use weighbridge_io::source::{SourceRef, read_vec};
 use weighbridge_protobuf::{MAX_VARINT, Reader, Value as Wire, text, varint};
 
 /// Memory of a field.
-const FIELD: u64 = 64;
+const FIELD: u64 = 48;
 /// Memory of a message, besides its fields.
-const MESSAGE: u64 = 120;
+const MESSAGE: u64 = 96;
 /// Messages that are kept as ranges: trees and lists of pairs, one message for each number.
 const OPAQUE: [&str; 8] = [
     "BayesianProbitRegressor.FeatureWeight",
@@ -145,6 +145,7 @@ impl Parser<'_> {
                 Wire::Bytes(end) => self.bytes(node, place, field, end, depth)?,
             }
         }
+        node.fields.shrink_to_fit();
         // In a truncated file, messages before its end are complete.
         node.is_cut |= self.fault.is_some() && (!had_fault || end == self.source.len());
         Ok(())

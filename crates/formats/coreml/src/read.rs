@@ -320,9 +320,9 @@ impl Index<'_> {
                 if !ranges.is_empty() {
                     self.file.budget.take_memory(32 * ranges.len() as u64)?;
                     self.listed.extend(&ranges);
-                    source = Arc::new(Decoded::new(self.file, ranges, dtype)?);
-                    found = source.len();
-                    offset = 0;
+                    let decoded = Decoded::new(self.file, ranges, dtype)?;
+                    (offset, found) = (decoded.place().at, decoded.place().len);
+                    source = Arc::new(decoded);
                 }
             }
             Place::Blob(name, at) => {

@@ -5,11 +5,13 @@ use weighbridge_core::error::Result;
 use weighbridge_core::tensor::DType;
 use weighbridge_io::source::{Source, SourceRef, Within, check_range, to_usize};
 
-/// Decoded integers as little-endian bytes.
+/// Decoded integers as little-endian bytes. They begin at the offset of the packed ones, so that each tensor has a place of its own.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     outer: SourceRef,
     ranges: Vec<Range>,
+    /// Offset of the first byte. Zeros precede it.
+    start: u64,
     bytes: Vec<u8>,
 }
 
@@ -28,20 +30,29 @@ impl Decoded {
             }
         }
         file.budget.take_memory(bytes.len() as u64)?;
-        Ok(Self { outer: file.source.clone(), ranges, bytes })
+        let start = ranges.first().map_or(0, |range| range.at);
+        Ok(Self { outer: file.source.clone(), ranges, start, bytes })
+    }
+
+    /// Returns the place of the bytes.
+    pub(crate) fn place(&self) -> Range {
+        Range { at: self.start, len: self.bytes.len() as u64 }
     }
 }
 
 impl Source for Decoded {
     fn len(&self) -> u64 {
-        self.bytes.len() as u64
+        self.start.saturating_add(self.bytes.len() as u64)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         check_range(self, offset, buffer.len() as u64)?;
-        let from = to_usize(offset)?;
-        if let Some(bytes) = self.bytes.get(from..from.saturating_add(buffer.len())) {
-            buffer.copy_from_slice(bytes);
+        let before = to_usize(self.start.saturating_sub(offset))?.min(buffer.len());
+        let (zeros, rest) = buffer.split_at_mut(before);
+        zeros.fill(0);
+        let from = to_usize(offset.saturating_sub(self.start))?;
+        if let Some(bytes) = self.bytes.get(from..from.saturating_add(rest.len())) {
+            rest.copy_from_slice(bytes);
         }
         Ok(())
     }

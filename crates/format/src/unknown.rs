@@ -62,6 +62,8 @@ const DAMAGED_ONNX: &str = "looks like an ONNX model, but is not a valid one; th
 const DAMAGED_GGUF: &str = "looks like a GGUF model, but is not a valid one; the file may be damaged, or this build does not include GGUF";
 /// Hint for a network of OpenVINO that its format does not recognize.
 const DAMAGED_OPENVINO: &str = "looks like an OpenVINO model (XML), but is not a valid one; the file may be damaged, or this build does not include OpenVINO";
+/// Hint for a model of Core ML that its format does not recognize.
+const DAMAGED_CORE_ML: &str = "looks like a Core ML model, but is not a valid one; the file may be damaged, or this build does not include Core ML";
 /// Hint for weights of Darknet that its format does not recognize.
 const DAMAGED_DARKNET: &str = "looks like Darknet weights, but is not a valid file; the file may be damaged, or this build does not include Darknet";
 /// Hint for a model of TensorFlow Lite that its format does not recognize.
@@ -243,7 +245,7 @@ fn protobuf(head: &[u8], file: &FileName) -> Option<Phrase> {
         && let Some((_, [0x0a, ..])) = varint(rest)
     {
         let of_core_ml = *version > 1 || file.has("mlmodel");
-        return Some(if of_core_ml { not_read("a Core ML model") } else { DAMAGED_TENSORFLOW.into() });
+        return Some(if of_core_ml { DAMAGED_CORE_ML } else { DAMAGED_TENSORFLOW }.into());
     }
     is_graph_def(head).then(|| DAMAGED_TENSORFLOW.into())
 }
@@ -305,20 +307,17 @@ fn by_name(head: &[u8], file: &FileName) -> Option<Phrase> {
             [number, count].iter().all(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
         })
     };
-    let file_type = match file.extension.as_str() {
-        "onnx" => return Some(DAMAGED_ONNX.into()),
-        "tflite" => return Some(DAMAGED_TFLITE.into()),
-        "gguf" => return Some(DAMAGED_GGUF.into()),
-        "mlmodel" => "a Core ML model",
-        "weights" => return Some(DAMAGED_DARKNET.into()),
-        "joblib" => return Some(joblib()),
-        "pb" | "index" => return Some(DAMAGED_TENSORFLOW.into()),
-        extension if extension.strip_prefix("data-").is_some_and(is_shard) => {
-            return Some(DATA_OF_TENSORFLOW.into());
-        }
+    Some(match file.extension.as_str() {
+        "onnx" => DAMAGED_ONNX.into(),
+        "tflite" => DAMAGED_TFLITE.into(),
+        "gguf" => DAMAGED_GGUF.into(),
+        "mlmodel" => DAMAGED_CORE_ML.into(),
+        "weights" => DAMAGED_DARKNET.into(),
+        "joblib" => joblib(),
+        "pb" | "index" => DAMAGED_TENSORFLOW.into(),
+        extension if extension.strip_prefix("data-").is_some_and(is_shard) => DATA_OF_TENSORFLOW.into(),
         _ => return None,
-    };
-    Some(not_read(file_type))
+    })
 }
 
 /// Returns the beginning of a file as text, if it is UTF-8 without control characters. The last character may be incomplete.
@@ -499,9 +498,10 @@ mod tests {
         damaged("x/model.ckpt.index", b"\0\0\x02\x01");
         damaged("checkpoint", b"model_checkpoint_path: \"m\"\n");
         assert_eq!(hint_of("model.ckpt.data-00000-of-00001", b"\0\x01\x02"), DATA_OF_TENSORFLOW);
-        assert_type("m", b"\x08\x04\x12\x20\x0a\x10\x0a\x05image", "a Core ML model");
-        assert_type("m.mlmodel", b"\x08\x01\x12\x20\x0a\x10\x0a\x05image", "a Core ML model");
-        assert_type("m.mlmodel", b"\x01\x02\x03", "a Core ML model");
+        let core_ml = |name: &str, bytes: &[u8]| assert_eq!(hint_of(name, bytes), DAMAGED_CORE_ML, "{name}");
+        core_ml("m", b"\x08\x04\x12\x20\x0a\x10\x0a\x05image");
+        core_ml("m.mlmodel", b"\x08\x01\x12\x20\x0a\x10\x0a\x05image");
+        core_ml("m.mlmodel", b"\x01\x02\x03");
         assert!(!hint_of("model.data-x-of-y", b"\0\x01\x02").contains("TensorFlow"));
     }
 

@@ -16,6 +16,9 @@ pub use weighbridge_biggraph as biggraph;
 #[cfg(feature = "caffe")]
 #[doc(no_inline)]
 pub use weighbridge_caffe as caffe;
+#[cfg(feature = "coreml")]
+#[doc(no_inline)]
+pub use weighbridge_coreml as coreml;
 #[cfg(feature = "darknet")]
 #[doc(no_inline)]
 pub use weighbridge_darknet as darknet;
@@ -115,6 +118,9 @@ pub static ALL: &[&dyn Format] = &[
     &caffe::Caffe,
     #[cfg(feature = "darknet")]
     &darknet::Darknet,
+    // The first fields of its oldest version are those of a SavedModel of TensorFlow, too.
+    #[cfg(feature = "coreml")]
+    &coreml::CoreMl,
     #[cfg(feature = "tensorflow")]
     &tensorflow::Tensorflow,
     #[cfg(feature = "tflite")]

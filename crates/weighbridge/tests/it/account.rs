@@ -36,6 +36,8 @@ const WITH_REST: &[(&str, &str)] = &[
     ("orbax/good/zarr3_codecs/manifest.ocdbt", "an array that is encoded in a way that is not read"),
     ("tflite/good/sparse.tflite", "elements of a sparse tensor"),
     ("tflite/good/strings.tflite", "elements that are text"),
+    ("coreml/good/forest.mlmodel", "nodes of trees"),
+    ("coreml/good/opaque.mlmodel", "data of a class of the application"),
     ("torch/good/script.pt", "the code of TorchScript"),
 ];
 
@@ -66,6 +68,7 @@ fn files_of_the_originals_account_fully() {
         "tensorflow/good",
         "tflite/good",
         "openvino/good",
+        "coreml/good",
         "torch/good",
         "biggraph/set1",
         "biggraph/set2",

@@ -71,6 +71,8 @@ fn goldens() -> Vec<PathBuf> {
         "tensorflow/good/frozen_v1.pb",
         "tflite/good/int8_conv.tflite",
         "openvino/good/conv.xml",
+        "coreml/good/plain.mlmodel",
+        "coreml/good/affine8.mlpackage",
         "flax/good/adam.msgpack",
         "orbax/good/small",
         "hdf5/small/plain_default.h5",

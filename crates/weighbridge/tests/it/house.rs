@@ -172,6 +172,7 @@ const LAYERS: [&[&str]; 10] = [
         "formats/tensorflow",
         "formats/tflite",
         "formats/openvino",
+        "formats/coreml",
         "formats/flax",
         "formats/biggraph",
     ],

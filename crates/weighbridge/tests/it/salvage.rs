@@ -337,6 +337,7 @@ families! {
     caffe: "caffe", true;
     tensorflow: "tensorflow", true;
     tflite: "tflite", true;
+    coreml: "coreml", true;
     flax: "flax", true;
     tables: "tables", true;
     npy: "npy", false;

@@ -140,6 +140,11 @@ const UNTOLD: &[(&str, &[&str])] = &[
     ("orbax/good/", &["unknown-content", "archive-not-entered"]),
     // Constants, which only the network describes.
     ("openvino/good/", &["unknown-content"]),
+    // Layers, models and operations of the application, and trees.
+    ("coreml/good/custom.mlmodel", &["custom-operators"]),
+    ("coreml/good/opaque.mlmodel", &["custom-operators", "left-out"]),
+    ("coreml/good/blobs.mlpackage/", &["custom-operators"]),
+    ("coreml/good/forest.mlmodel", &["left-out"]),
     // Arrays of dtypes that are not read.
     ("flax/good/unsupported_dtypes.msgpack", &["left-out"]),
     // A graph in text form.
@@ -177,6 +182,7 @@ fn good_files_give_no_false_alarm() {
         "tensorflow/good",
         "tflite/good",
         "openvino/good",
+        "coreml/good",
         "torch/good",
     ] {
         let report = look(testdata(folder));

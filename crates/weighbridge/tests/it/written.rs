@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 23] = [
+const GOLDEN: [&str; 24] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -24,6 +24,7 @@ const GOLDEN: [&str; 23] = [
     "tensorflow/good",
     "tflite/good",
     "openvino/good",
+    "coreml/good",
     "flax/good",
     "orbax/good",
     "torch/good",

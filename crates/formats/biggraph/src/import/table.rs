@@ -184,7 +184,9 @@ impl<'r> EdgeCells<'r> {
             Some(weights) => f64::from_le_bytes(weights.get(row).copied().unwrap_or_default()),
             None => 1.0,
         };
-        if weight.is_nan() {
+        #[expect(clippy::cast_possible_truncation, reason = "edges have weights of 32 bits")]
+        let weight = weight as f32;
+        if !weight.is_finite() {
             return Err(BadLine::NoWeight);
         }
         let mut push = |name: &str| {
@@ -195,8 +197,6 @@ impl<'r> EdgeCells<'r> {
         let [lhs, rhs, rel] = names;
         let (lhs, rel, rhs) =
             (push(lhs.unwrap_or_default()), rel.map(&mut push), push(rhs.unwrap_or_default()));
-        #[expect(clippy::cast_possible_truncation, reason = "edges have weights of 32 bits")]
-        let weight = weight as f32;
         Ok(Edge { lhs, rhs, rel, weight })
     }
 }

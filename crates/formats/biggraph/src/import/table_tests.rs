@@ -198,7 +198,7 @@ fn malformed_rows_are_errors_with_their_number_or_skipped() {
         (1, "row 3: the name is missing or empty"),
         (2, "row 4: the relation is not in the configuration"),
         (3, "row 5: the row is too long"),
-        (4, "row 6: the weight is missing or NaN"),
+        (4, "row 6: the weight is missing or not finite"),
     ] {
         import.skip_bad = skip;
         let error = import.run(&target).unwrap_err();

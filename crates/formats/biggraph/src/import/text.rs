@@ -190,7 +190,9 @@ impl BadLine {
             Self::NoName(column) => {
                 bad("the name is missing or empty").expected(format_args!("a name in the column {column}"))
             }
-            Self::NoWeight => bad("the weight is missing or NaN").expected("a number in the column weight"),
+            Self::NoWeight => {
+                bad("the weight is missing or not finite").expected("a number in the column weight")
+            }
             Self::Weight(text) => bad("the weight is not a number").expected("a number").found(text),
             Self::Relation { found, known } => bad("the relation is not in the configuration")
                 .expected(known.join(", "))
@@ -278,7 +280,8 @@ impl Lines {
         }
         if let Some(field) = weight {
             let text = String::from_utf8_lossy(&text[field]);
-            edge.weight = text.trim().parse().map_err(|_| BadLine::Weight(text.into_owned()))?;
+            let weight = text.trim().parse().ok().filter(|weight: &f32| weight.is_finite());
+            edge.weight = weight.ok_or_else(|| BadLine::Weight(text.into_owned()))?;
         }
         Ok(Some(edge))
     }
@@ -378,7 +381,10 @@ mod tests {
         assert!(matches!(read(tab, columns, ""), Err(BadLine::Columns { found: 1, .. })));
         assert!(matches!(read(tab, columns, "a\tb\tc\td"), Err(BadLine::Columns { found: 4, .. })));
         assert!(matches!(read(tab, columns, "a\t\tc"), Err(BadLine::EmptyName)));
-        assert!(matches!(read(tab, "lhs,rhs,weight", "a\tb\tx"), Err(BadLine::Weight(_))));
+        for weight in ["x", "nan", "inf", "1e400"] {
+            let line = format!("a\tb\t{weight}");
+            assert!(matches!(read(tab, "lhs,rhs,weight", &line), Err(BadLine::Weight(_))), "{weight}");
+        }
         assert!(matches!(read(TextForm::Csv, columns, "\"a,b,c"), Err(BadLine::Quote)));
         assert!(matches!(read(TextForm::Words, columns, "a b"), Err(BadLine::Columns { found: 2, .. })));
     }

@@ -25,14 +25,20 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
     let open = |&(lhs, rhs): &(u64, u64)| {
         let name = FileName::Edges { lhs, rhs }.to_string();
         match folder.open(Path::new(&name))? {
-            Some(source) => edges::open(&source, Some((lhs, rhs)), options).map(Some),
+            Some(source) => {
+                let found = edges::open(&source, Some((lhs, rhs)), options)?;
+                // Columns without elements do not lead to their file.
+                let is_empty = found.columns.iter().all(|column| column.elements() == 0);
+                Ok(Some((found, is_empty.then_some(source))))
+            }
             None => Ok(None),
         }
     };
     let mut version: Option<Value> = None;
     for (&(lhs, rhs), opened) in buckets.iter().zip(parallel::map(&buckets, open)) {
         match opened {
-            Ok(Some(found)) => {
+            Ok(Some((found, empty))) => {
+                checkpoint.files.extend(empty);
                 checkpoint.tensors.extend(found.columns);
                 checkpoint.notes.extend(found.notes);
                 version = version.or(found.version);

@@ -202,7 +202,8 @@ fn by_structure(head: &[u8], file: &FileName) -> Option<Phrase> {
         return Some(DAMAGED_TFLITE.into());
     }
     // The number that begins the text and the binary form of a network; its weights have no beginning of their own.
-    if head.starts_with(b"7767517\n") || head.starts_with(&7_767_517u32.to_le_bytes()) {
+    let line = head.strip_prefix(b"7767517").unwrap_or_default();
+    if line.starts_with(b"\n") || line.starts_with(b"\r\n") || head.starts_with(&7_767_517u32.to_le_bytes()) {
         return Some(not_read("a network of ncnn"));
     }
     if head.get(257..262) == Some(b"ustar") {

@@ -279,3 +279,42 @@ fn the_documentation_has_every_format() {
         assert!(rows.iter().any(|row| row.split('|').nth(1).unwrap().contains(id)), "{id} has no row");
     }
 }
+
+/// A lost tensor is a loss only where the target should have it.
+#[test]
+fn lost_tensors_that_are_not_wanted_are_no_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, damaged) = cut(dir.path(), "net.safetensors", 5);
+    let (whole, damaged) = (shown(&whole), shown(&damaged));
+    let (_, listed) = json(&["ls", damaged, "--salvage"]);
+    let lost = listed["damage"]["lost"][0].as_str().unwrap();
+    let intact = listed["tensors"][0]["name"].as_str().unwrap();
+    let target = dir.path().join("target.safetensors");
+    let target = shown(&target);
+
+    let (code, report) = json(&["convert", damaged, target, "--salvage", "--select", intact, "--force"]);
+    assert_eq!((code, &report["losses"][0]["code"]), (0, &"damaged".into()), "{report}");
+    // The pattern has the new names, a lost tensor its old one.
+    let rules = dir.path().join("rules.toml");
+    fs::write(&rules, "[[rule]]\nrename-glob = \"*=m.{1}\"\n[[rule]]\nkeep = \"m.*\"\n").unwrap();
+    let rules = ["--rules", shown(&rules)];
+    let (code, report) = json(&[&["edit", damaged, target, "--salvage", "--force"][..], &rules].concat());
+    assert_eq!((code, &report["losses"][0]["subject"]), (1, &lost.into()), "{report}");
+
+    let (code, said) =
+        text(&["merge", damaged, whole, "-o", target, "--prefer", "first", "--salvage", "--force"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains(&format!("lost tensors are taken from the other files: {lost}")), "{said}");
+}
+
+#[test]
+fn a_tree_has_each_branch_once() {
+    let (code, said) = text(&["ls", shown(&testdata("samples/lm.safetensors")), "--tree", "--sort", "size"]);
+    assert_eq!(code, 0, "{said}");
+    let top: Vec<&str> = said.lines().filter(|line| !line.starts_with(' ')).collect();
+    let mut once = top.clone();
+    once.dedup();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(top.len(), once.len(), "{said}");
+}

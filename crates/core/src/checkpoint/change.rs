@@ -148,7 +148,9 @@ impl Checkpoint {
         self.tensors.retain(|tensor| selection.keeps(tensor));
         self.notes.retain(|note| selection.keeps_note(note));
         if let Some(damage) = &mut self.damage {
-            damage.keep_lost([before, self.tensors.len()], |name| selection.keeps_name(name));
+            // A lost tensor has no other name than its path.
+            let by_path = self.tensors.iter().all(|tensor| selection.keeps_name(&tensor.text()));
+            damage.keep_lost([before, self.tensors.len()], |name| !by_path || selection.keeps_name(name));
         }
         Ok(())
     }

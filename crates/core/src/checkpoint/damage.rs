@@ -160,12 +160,15 @@ impl Damage {
     }
 
     /// Keeps the lost tensors that are selected by their names, where the number of intact tensors was `before` and is `after` a
-    /// selection.
-    pub fn keep_lost(&mut self, [before, after]: [usize; 2], selected: impl Fn(&str) -> bool) {
+    /// selection. All are kept where some of them may not be in the list, or the list has other entries than tensors.
+    pub fn keep_lost(&mut self, [before, after]: [usize; 2], mut selected: impl FnMut(&str) -> bool) {
         let (all, lost) = (self.knows_all(before), self.lost.len());
-        self.lost.retain(|lost| lost.is_part() || selected(&lost.name));
+        if all {
+            self.lost.retain(|lost| lost.is_part() || selected(&lost.name));
+        }
         if after < before || self.lost.len() < lost {
-            self.expected = all.then_some((after + self.lost.len()) as u64);
+            let lost = self.lost.iter().filter(|lost| !lost.is_part()).count();
+            self.expected = all.then_some((after + lost) as u64);
         }
     }
 
@@ -263,14 +266,16 @@ impl Checkpoint {
             notes.push(Note::omission("missing-damaged", format!("and {more} more are damaged")));
         }
         if unproved > 0 {
-            let (which, they) = match (unproved, all) {
-                (1, 1) => ("the readable tensor is".to_owned(), "it has"),
-                (some, all) if some == all => (format!("all {all} readable tensors are"), "they have"),
-                (some, all) => (format!("{some} of {all} readable tensors are"), "they have"),
+            let (which, they, their) = match (unproved, all) {
+                (1, 1) => ("the readable tensor is".to_owned(), "it has", "its"),
+                (some, all) if some == all => {
+                    (format!("all {all} readable tensors are"), "they have", "their")
+                }
+                (some, all) => (format!("{some} of {all} readable tensors are"), "they have", "their"),
             };
             let why = match damage.unnamed {
                 true => "the directory of the archive is missing, so it is unconfirmed which data belongs to which tensor".to_owned(),
-                false => format!("{they} the right length, but the file has no checksum of their bytes"),
+                false => format!("{they} the right length, but the file has no checksum of {their} bytes"),
             };
             let text = format!("{which} unverified: {why}");
             notes.push(Note::new("not-proved", text));

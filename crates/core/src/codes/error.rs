@@ -220,6 +220,7 @@ codes! {
         NameTwice = "name-twice",
         NameUncertain = "name-uncertain",
         NamedRows = "named-rows",
+        NamesCollide = "names-collide",
         NamesDiffer = "names-differ",
         NamesNotUtf8 = "names-not-utf8",
         NamesTooLong = "names-too-long",

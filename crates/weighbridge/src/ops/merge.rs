@@ -8,7 +8,7 @@ use crate::engine::LocalSink;
 use crate::error::{Error, Result};
 use crate::formats::{self, torch};
 use crate::plan::WritePlan;
-use crate::text::{counted, path_text};
+use crate::text::{counted, first_and_more, path_text};
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,9 @@ mod variables;
 
 use choose::choose;
 use lists::Gathered;
+
+/// Maximum number of tensors that a note names.
+const MAX_NAMED: usize = 5;
 
 /// Resolution of tensors with the same name in two checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -212,7 +215,19 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
     for source in &mut sources {
         let intact = source.tensors.len();
         if let Some(damage) = &mut source.damage {
-            damage.keep_lost([intact, intact], |name| !given.contains(name));
+            let mut replaced = Vec::new();
+            damage.keep_lost([intact, intact], |name| {
+                let is_given = given.contains(name);
+                if is_given {
+                    replaced.push(name.to_owned());
+                }
+                !is_given
+            });
+            if !replaced.is_empty() {
+                let names = first_and_more(&replaced, MAX_NAMED);
+                let text = format!("{}: lost tensors are taken from the other files: {names}", source.label);
+                joined.notes.push(Note::new("gave-way", text));
+            }
             losses.extend(damage.losses(intact));
         }
     }

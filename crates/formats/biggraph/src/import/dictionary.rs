@@ -4,7 +4,7 @@
 //! are random, as upstream shuffles them, but the same for the same names and seed, whatever the order of the input.
 
 use super::EntityOrder;
-use super::segment::{NamesOfChunk, Piece, Schema, damaged, low_bits};
+use super::segment::{EqualHashes, NamesOfChunk, Piece, Schema, damaged, low_bits};
 use super::twister::Twister;
 use super::work::WorkFolder;
 use crate::text::json::write_string;
@@ -73,6 +73,7 @@ pub(super) fn complete(
             std::hint::black_box(known.flatten().fold(0, |all, entry| all ^ entry.hash));
             for (hash, one) in &block {
                 let mut slot = low_bits(*hash, table.len());
+                let mut equal = EqualHashes::default();
                 loop {
                     let Some(known) = entries.get_mut(table[slot] as usize) else {
                         let number = u32::try_from(entries.len()).unwrap_or(u32::MAX);
@@ -84,10 +85,13 @@ pub(super) fn complete(
                         entries.push(Entry { hash: *hash, place, count, start, len, number });
                         break;
                     };
-                    if known.hash == *hash && known.name(&texts) == one.name {
-                        known.count += u64::from(one.count);
-                        numbers.push(known.number);
-                        break;
+                    if known.hash == *hash {
+                        if known.name(&texts) == one.name {
+                            known.count += u64::from(one.count);
+                            numbers.push(known.number);
+                            break;
+                        }
+                        equal.count()?;
                     }
                     slot = (slot + 1) & (table.len() - 1);
                 }

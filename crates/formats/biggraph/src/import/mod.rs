@@ -42,7 +42,7 @@ use dictionary::{Dictionary, NameTable, NamesFile};
 use input::{Chunk, Chunks, Content, Part};
 use layout::{edge_files, planned_names};
 use relabel::{Buffers, Relabeled, Relabeling};
-use segment::{Edges, NamesOfChunk, Schema, Segment};
+use segment::{Edges, MAX_NAMED, NamesOfChunk, Schema, Segment};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::path::Path;
@@ -68,12 +68,14 @@ pub(crate) const MAX_LINE: usize = 1 << 20;
 const MAX_BUCKETS: u64 = 1 << 20;
 /// Limits of the bytes of a chunk of lines.
 const CHUNK: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
-/// Bytes of memory of a worker for each byte of a chunk: its text, hashes, uses and distinct names.
+/// Bytes of memory of a worker for each byte of a chunk: its text, names by partition, and edges.
 const BYTES_FOR_EACH: u64 = 12;
 /// Bytes of text whose names are one partition, so that the caches of a processor hold them while they are completed.
-const CACHED: u64 = 4 << 20;
+const CACHED: u64 = 8 << 20;
 /// Maximum first bits of a hash that tell its partition.
 const MAX_BITS: u32 = 12;
+/// Logarithm of the maximum number of files of all dictionaries.
+const MAX_FILE_BITS: u32 = 14;
 
 /// Order of the entities and dynamic relations: their ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -314,12 +316,13 @@ impl Import {
 
     /// Describes everything that the files of the work folder depend on.
     fn job(&self) -> Result<Json> {
-        let size = self.run.memory / (self.threads() * BYTES_FOR_EACH);
+        let size = self.run.memory / self.threads().saturating_mul(BYTES_FOR_EACH);
         let text: u64 = self.files().map(EdgeFile::estimated_len).sum();
-        // All dictionaries together have so many partitions, as each is a file. The names of a partition are completed in memory;
-        // that is fastest where the caches of the processor hold them.
-        let in_memory = text.saturating_mul(3) / (self.run.memory / (self.threads() * 6)).max(1);
+        // The names of a partition are completed in memory; that is fastest where the caches of the processor hold them.
+        let in_memory = text.saturating_mul(3) / (self.run.memory / self.threads().saturating_mul(6)).max(1);
         let parts = in_memory.max(text / CACHED).max(16);
+        // All names may be of one type, but each type has as many files.
+        let most = MAX_FILE_BITS - (self.config.entities.len() as u64 + 1).ilog2().min(MAX_FILE_BITS);
         Ok(json!({
             "version": 3,
             "config": self.config.to_json(),
@@ -332,7 +335,7 @@ impl Import {
             "min_counts": [self.entity_min_count, self.relation_min_count],
             "skip_bad": self.skip_bad,
             "chunk": size.clamp(*CHUNK.start(), *CHUNK.end()),
-            "bits": (parts / self.config.entities.len().max(1) as u64).max(1).ilog2().min(MAX_BITS),
+            "bits": parts.next_power_of_two().ilog2().min(MAX_BITS).min(most),
         }))
     }
 
@@ -388,6 +391,7 @@ impl<'i> Steps<'i> {
         let types = config.entities.len();
         let relations = config.relations.iter().zip(0u32..);
         let schema = Schema {
+            first_relations: config.relations.iter().take(MAX_NAMED).map(|own| own.name.clone()).collect(),
             // As upstream: of equal names the last counts.
             relations: (!config.dynamic_relations).then(|| {
                 relations
@@ -517,7 +521,7 @@ impl<'i> Steps<'i> {
             _ => return Ok(()),
         };
         let id = (number, chunk.number);
-        let [names, edges] = segment.files();
+        let [names, edges] = segment.files()?;
         self.work.put(&name("names", id), &[names])?;
         self.work.put(&name("edges", id), &[edges])?;
         self.import.run.progress.advance(len);
@@ -596,7 +600,7 @@ impl<'i> Steps<'i> {
         let mut needed = 0u64;
         for file in self.import.files() {
             let text = file.estimated_len();
-            // Names in the dictionaries; hashes and ids of the edges in the work folder, and the output.
+            // Names in the dictionaries; numbers and ids of the edges in the work folder, and the output.
             needed = needed.saturating_add(text).saturating_add((text / file.line_len()?).saturating_mul(60));
         }
         if needed <= free {

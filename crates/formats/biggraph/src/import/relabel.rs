@@ -76,6 +76,13 @@ impl Relabeling<'_> {
         let buckets = to_usize(self.buckets[0] * self.buckets[1])?;
         let Buffers { entities, relations, found, ids, bucket_of, places, file } = buffers;
         self.places(chunk, entities, relations)?;
+        if edges.distinct != (entities.len() + relations.len()) as u64 {
+            return Err(Error::corrupt(
+                "bad-list",
+                "the names and the edges of a chunk differ in the unfinished import",
+            )
+            .hint("import again"));
+        }
         // The bucket of each edge; none for one that is skipped.
         bucket_of.clear();
         bucket_of.resize(edges.len, 0);

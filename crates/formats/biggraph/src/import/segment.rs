@@ -9,18 +9,24 @@ use super::text::{BadLine, Edge, Field};
 use std::collections::HashMap;
 use twox_hash::XxHash3_64;
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_io::source::{Source, SourceRef, read_vec, to_usize};
 
 /// Separator of the features in a list.
 const SEPARATOR: u8 = b',';
 /// Maximum number of relations that an error names.
-const MAX_NAMED: usize = 5;
+pub(super) const MAX_NAMED: usize = 5;
+/// Maximum number of different names with one hash. Only names that are made for it have more than two.
+const MAX_EQUAL_HASHES: usize = 1000;
 
 /// Meaning of the names of an edge.
 #[derive(Debug)]
 pub(super) struct Schema {
     /// Indexes of the relations by name; `None` for dynamic relations, whose names are a dictionary.
     pub(super) relations: Option<HashMap<Vec<u8>, u32>>,
+    /// Names of the first relations, for errors.
+    pub(super) first_relations: Vec<String>,
     /// Dictionaries of lhs and rhs, for each relation of the configuration.
     pub(super) sides: Vec<[usize; 2]>,
     /// Number of dictionaries: one for each entity type, and the last for dynamic relations.
@@ -175,13 +181,9 @@ impl<'s> Segment<'s> {
         let relation = match (&schema.relations, edge.rel) {
             (Some(known), Some(field)) => {
                 let found = known.get(named(field));
-                let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-                let unknown = || {
-                    let mut all: Vec<(&u32, &Vec<u8>)> =
-                        known.iter().map(|(name, index)| (index, name)).collect();
-                    all.sort_unstable();
-                    let known = all.iter().take(MAX_NAMED).map(|(_, name)| text(name)).collect();
-                    BadLine::Relation { found: text(named(field)), known }
+                let unknown = || BadLine::Relation {
+                    found: String::from_utf8_lossy(named(field)).into_owned(),
+                    known: schema.first_relations.clone(),
                 };
                 *found.ok_or_else(unknown)?
             }
@@ -256,7 +258,10 @@ impl<'s> Segment<'s> {
     }
 
     /// Returns the files of the names and of the edges.
-    pub(super) fn files(&mut self) -> [&[u8]; 2] {
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Limit`], `names-collide`.
+    pub(super) fn files(&mut self) -> Result<[&[u8]; 2]> {
         let (schema, groups) = (self.schema, 1 << self.schema.group_bits());
         let parts = schema.dictionaries << schema.bits;
         let head = (parts + 1) * 8;
@@ -270,7 +275,7 @@ impl<'s> Segment<'s> {
             if schema.relation_dictionary.is_some_and(|number| number * groups == group) {
                 first_relation = next;
             }
-            uses.unite(&mut sorter, schema.bits);
+            uses.unite(&mut sorter, schema.bits)?;
             for part in sorter.parts() {
                 ends.push(names.len() as u64);
                 names.extend((part.len() as u64).to_le_bytes());
@@ -289,10 +294,10 @@ impl<'s> Segment<'s> {
         }
         self.edges(first_relation, next, &mut edges);
         self.files = [names, edges];
-        self.files.each_ref().map(|file| &**file)
+        Ok(self.files.each_ref().map(|file| &**file))
     }
 
-    /// Writes the file of the edges: their number, the number of bad lines, the bytes of a relation; columns. Dynamic relations are
+    /// Writes the file of the edges: their number, the number of bad lines, the bytes of a relation, the number of distinct names; columns. Dynamic relations are
     /// numbered from the first one, which is `first_relation` of the `distinct` names.
     fn edges(&self, first_relation: u32, distinct: u32, file: &mut Vec<u8>) {
         let edges = self.sides[0].len();
@@ -304,6 +309,7 @@ impl<'s> Segment<'s> {
         file.extend((edges as u64).to_le_bytes());
         file.extend(self.bad.to_le_bytes());
         file.extend((width as u64).to_le_bytes());
+        file.extend(u64::from(distinct).to_le_bytes());
         let number = |used: &Used| -> u32 {
             let uses = self.uses.get(used.0 as usize);
             uses.and_then(|uses| uses.numbers.get(used.1 as usize)).copied().unwrap_or(0)
@@ -346,7 +352,7 @@ impl Sorter {
 impl Uses {
     /// Adds the uses of each name to its first one, and sorts the first uses by partition. [`numbers`](Self::numbers) become the
     /// places of the first uses.
-    fn unite(&mut self, sorter: &mut Sorter, bits: u32) {
+    fn unite(&mut self, sorter: &mut Sorter, bits: u32) -> Result<()> {
         let slots = (self.list.len() * 2).next_power_of_two();
         sorter.table.clear();
         sorter.table.resize(slots, u32::MAX);
@@ -359,6 +365,7 @@ impl Uses {
         starts.resize(parts + 1, 0);
         for (place, one) in self.list.iter().enumerate() {
             let mut slot = low_bits(one.hash, slots);
+            let mut equal = EqualHashes::default();
             loop {
                 let first = sorter.table[slot];
                 let Some(known) = self.list.get(first as usize) else {
@@ -367,12 +374,15 @@ impl Uses {
                     starts[part_of(one.hash) + 1] += 1;
                     break;
                 };
-                if known.hash == one.hash && self.text[known.field.range()] == self.text[one.field.range()] {
-                    if let Some(count) = self.counts.get(place) {
-                        self.counts[first as usize] += *count;
+                if known.hash == one.hash {
+                    if self.text[known.field.range()] == self.text[one.field.range()] {
+                        if let Some(count) = self.counts.get(place) {
+                            self.counts[first as usize] += *count;
+                        }
+                        self.numbers.push(first);
+                        break;
                     }
-                    self.numbers.push(first);
-                    break;
+                    equal.count()?;
                 }
                 slot = (slot + 1) & (slots - 1);
             }
@@ -390,6 +400,7 @@ impl Uses {
                 *at += 1;
             }
         }
+        Ok(())
     }
 
     /// Numbers the names from `next` on. Returns the number after the last one.
@@ -420,6 +431,31 @@ fn features(text: &[u8], list: Field) -> impl Iterator<Item = Field> {
     })
 }
 
+/// Number of different names with the hash of the one that is looked up.
+#[derive(Default)]
+pub(super) struct EqualHashes(usize);
+
+impl EqualHashes {
+    /// Counts one more.
+    ///
+    /// # Errors
+    /// [`weighbridge_core::Kind::Limit`], `names-collide`, for names that were made to have equal hashes: each would be compared with
+    /// all others.
+    pub(super) fn count(&mut self) -> Result<()> {
+        self.0 += 1;
+        match self.0 <= MAX_EQUAL_HASHES {
+            true => Ok(()),
+            false => Err(Error::limit("names-collide", "too many different names have one hash")
+                .expected(format_args!("at most {MAX_EQUAL_HASHES}"))
+                .hint(phrase![
+                    "the names are made for this; ",
+                    Opt::Seed.any("NUMBER"),
+                    " selects other hashes"
+                ])),
+        }
+    }
+}
+
 /// First bits of a hash, as a number.
 fn first_bits(hash: u64, bits: u32) -> usize {
     hash.checked_shr(u64::BITS - bits).map_or(0, |number| usize::try_from(number).unwrap_or(usize::MAX))
@@ -435,6 +471,8 @@ pub(super) fn low_bits(hash: u64, slots: usize) -> usize {
 pub(super) struct Edges {
     pub(super) bad: u64,
     pub(super) len: usize,
+    /// Number of distinct names.
+    pub(super) distinct: u64,
     bytes: Vec<u8>,
     width: usize,
     /// Offsets of the counts of features and of their numbers, for each side with lists.
@@ -442,7 +480,7 @@ pub(super) struct Edges {
 }
 
 /// Bytes before the columns of a file of edges.
-const EDGES_HEAD: usize = 24;
+const EDGES_HEAD: usize = 32;
 
 /// Lists of features of a side: numbers of them, and the numbers of their names.
 #[derive(Debug, Clone, Copy)]
@@ -457,7 +495,9 @@ impl Edges {
         let bytes = read_vec(source, 0, source.len())?;
         let words = bytes.as_chunks().0;
         let word = |at: usize| words.get(at).map(|b| u64::from_le_bytes(*b));
-        let (Some(edges), Some(bad), Some(width @ (1 | 2 | 4))) = (word(0), word(1), word(2)) else {
+        let (Some(edges), Some(bad), Some(width @ (1 | 2 | 4)), Some(distinct)) =
+            (word(0), word(1), word(2), word(3))
+        else {
             return Err(damaged(source));
         };
         let (len, width) = (to_usize(edges)?, to_usize(width)?);
@@ -476,7 +516,7 @@ impl Edges {
         if end != Some(bytes.len()) {
             return Err(damaged(source));
         }
-        Ok(Self { bad, len, bytes, width, lists })
+        Ok(Self { bad, len, distinct, bytes, width, lists })
     }
 
     /// Numbers of the names of a side.
@@ -633,5 +673,5 @@ pub(super) fn index_width(count: u64) -> usize {
 pub(super) fn damaged(source: &dyn Source) -> Error {
     Error::corrupt("bad-list", "a file of the unfinished import has changed")
         .in_file(source.label())
-        .hint("remove this folder, and import again")
+        .hint("import again")
 }

@@ -252,7 +252,8 @@ fn bytes_do_not_depend_on_memory_threads_or_compression() {
         let first = dir.path().join(format!("first-{}", order.name()));
         import.run(&first).unwrap();
         let expected = tree(&first);
-        for (number, (threads, memory)) in [(1, 8 << 20), (3, 24 << 20), (2, 1 << 30)].into_iter().enumerate()
+        for (number, (threads, memory)) in
+            [(1, 8 << 20), (3, 24 << 20), (64, 8 << 20), (2, 1 << 30)].into_iter().enumerate()
         {
             (import.run.threads, import.run.memory) = (threads, memory);
             let target = dir.path().join(format!("{}-{number}", order.name()));
@@ -342,6 +343,44 @@ fn different_names_with_equal_hashes_stay_apart() {
         found.sort();
         expected.sort();
         assert_eq!(found, expected);
+    }
+}
+
+/// With seed 0, bytes 8 to 16 of a name of more than 16 bytes do not matter to its hash if the first ones are these.
+#[test]
+fn names_that_are_made_for_equal_hashes_are_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = graph_config([1, 1], true);
+    let path = dir.path().join("made.tsv");
+    let mut text = Vec::new();
+    for number in 0..1500 {
+        text.extend([0xb8, 0xfe, 0x6c, 0x39, 0x23, 0xa4, 0x4b, 0xbe]);
+        text.extend(format!("{number:08x}of equal hashes.\tis\tb\n").bytes());
+    }
+    std::fs::write(&path, text).unwrap();
+    let mut import = import_of(dir.path(), &config, [&[], &[]]);
+    import.sets[0] = vec![file(&path, None)];
+    let target = dir.path().join("data");
+    assert_eq!(import.run(&target).unwrap_err().code().as_str(), "names-collide");
+    import.seed = 1;
+    assert_eq!(import.run(&target).unwrap().edges[0].edges, 1500);
+}
+
+#[test]
+fn relations_of_a_chunk_take_one_or_two_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = graph_config([2, 2], true);
+    for count in [3, 256, 257, 700] {
+        let edge =
+            |number: u32| [format!("u{}", number % 50), format!("r{number:03}"), format!("i{}", number % 7)];
+        let mut train: Vec<[String; 3]> = (0..count).map(edge).collect();
+        let import = import_of(dir.path(), &config, [&train, &[]]);
+        let target = dir.path().join(format!("data-{count}"));
+        import.run(&target).unwrap();
+        let mut found: Vec<_> = read_back(&target, &config, "train").into_values().flatten().collect();
+        found.sort();
+        train.sort();
+        assert_eq!(found, train);
     }
 }
 

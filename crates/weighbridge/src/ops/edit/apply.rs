@@ -32,6 +32,8 @@ pub struct Applied {
     reordered: HashMap<usize, usize>,
     /// Transposed state, by its index before: true with its parameter, false by its own name.
     turned: HashMap<usize, bool>,
+    /// True after a rename: names of lost tensors are those of the file.
+    renamed: bool,
     /// Hashes of tied tensors, by their index before, until the next rule of another kind.
     hashes: HashMap<usize, String>,
 }
@@ -320,7 +322,10 @@ fn one(
             }
             let before = checkpoint.tensors.len();
             retain(checkpoint, applied, |tensor| selection.selects(tensor));
-            keep_lost(checkpoint, before, |name| selection.selects_name(name));
+            // A lost tensor has no other name than its path in the file.
+            let by_path =
+                !applied.renamed && checkpoint.tensors.iter().all(|one| selection.selects_name(&one.text()));
+            keep_lost(checkpoint, before, |name| !by_path || selection.selects_name(name));
             checkpoint.notes.retain(|note| selection.selects_note(note));
             unused
         }
@@ -331,7 +336,8 @@ fn one(
             }
             let before = checkpoint.tensors.len();
             retain(checkpoint, applied, |tensor| !selection.selects(tensor));
-            keep_lost(checkpoint, before, |name| !selection.selects_name(name));
+            let renamed = applied.renamed;
+            keep_lost(checkpoint, before, |name| renamed || !selection.selects_name(name));
             checkpoint.notes.retain(|note| note.skipped.is_none() || !selection.selects_note(note));
             unused
         }
@@ -344,7 +350,10 @@ fn one(
             checkpoint.notes.retain(|note| !note.is_of_state());
             unless(count(checkpoint) < before, "no tensor is optimizer state when this rule is applied")
         }
-        Action::Rename(list) => rename_all(checkpoint, list, budget, progress)?,
+        Action::Rename(list) => {
+            applied.renamed = true;
+            rename_all(checkpoint, list, budget, progress)?
+        }
         Action::Transpose { pattern, axes } => {
             let changes = transpose_all(checkpoint, pattern, axes.as_deref(), applied)?;
             (!changes).then(|| unturned(checkpoint, pattern, axes.as_deref()))

@@ -222,6 +222,11 @@ def model(spec, found, kinds, folder, prefix=()):
 
 def read(path):
     """Tensors of a model or a package by their names, and the types of its layers and operations."""
+    # coremltools wants the folders of the manifest, also without files; git does not keep these.
+    manifest = path / "Manifest.json"
+    for item in json.loads(manifest.read_text())["itemInfoEntries"].values() if manifest.exists() else []:
+        if not (path / "Data" / item["path"]).exists():
+            (path / "Data" / item["path"]).mkdir()
     spec = ct.utils.load_spec(str(path))
     found, kinds = {}, []
     model(spec, found, kinds, path / "Data/com.apple.CoreML")

@@ -63,6 +63,7 @@ words! {
     Force = "force", "Replaces an existing target.";
     ForgetUndo = "forget-undo", "Removes the undo record.";
     From = "from", "Sets the input format.";
+    Header = "header", "Skips the first line of each edge list.";
     InPlace = "in-place", "Edits the file itself.";
     Kind = "kind", "Sets the kind of file within a format.";
     Lenient = "lenient", "Reads files that break a rule.";

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Note};
 use weighbridge_core::error::{Error, Result};
+use weighbridge_core::phrase;
+use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::{escape, first_and_more, path_text};
 use weighbridge_core::{ErrorCode, NoteCode};
 use weighbridge_io::source::{FolderItem, FolderRef, LocalFolder, SourceRef};
@@ -159,7 +161,9 @@ impl FolderModel {
             Self::File(file) => file.clone(),
             Self::Whole(format) => match registry.as_folder(*format, folder, options) {
                 // The requested format is that of the single file in the folder.
-                Err(error) if FILES_ONLY.contains(&error.code()) => lone(registry, folder)?.ok_or(error)?,
+                Err(error) if FILES_ONLY.contains(&error.code()) => lone(registry, folder)
+                    .map_err(|several| otherwise(registry, folder, several))?
+                    .ok_or(error)?,
                 opened => return Ok((opened?, self.clone())),
             },
         };
@@ -229,6 +233,17 @@ enum Models {
     One(ModelFile),
     /// Names of several.
     Several(Vec<PathBuf>),
+}
+
+/// Adds a hint to the error for a folder that was opened in a given format, where it is of another one.
+fn otherwise(registry: &Registry, folder: &FolderRef, error: Error) -> Error {
+    match own(registry, folder).or_else(|| gathered(registry, folder)) {
+        Some(format) => {
+            let of = format_args!(" the folder opens as {}", format.info().id);
+            error.hint_too(phrase!["without ", Opt::From, of])
+        }
+        None => error,
+    }
 }
 
 /// Finds the single model file of a folder.

@@ -98,12 +98,12 @@ fn removed_levels_have_no_versions() {
 fn split_and_joined_modules_are_losses() {
     let one = || checkpoint(&["a.w", "a.b", "b.w"], &[("", 1), ("a", 2), ("b", 3)]);
     let (left, losses) = renamed(one(), &["a.w=c.w"]);
-    assert_eq!((left, losses), (pairs(&[("", 1), ("a", 2), ("b", 3)]), vec!["a".to_owned()]));
+    assert_eq!((left, losses), (pairs(&[("", 1), ("a", 2), ("b", 3)]), vec!["module `a`".to_owned()]));
     let (left, losses) = renamed(one(), &["a.w=c.w", "a.b=d.b"]);
-    assert_eq!((left, losses), (pairs(&[("", 1), ("b", 3)]), vec!["a".to_owned()]));
+    assert_eq!((left, losses), (pairs(&[("", 1), ("b", 3)]), vec!["module `a`".to_owned()]));
     // Two modules that become one.
     let (left, losses) = renamed(one(), &["a.w=c.x", "a.b=c.y", "b.w=c.z"]);
-    assert_eq!((left, losses), (pairs(&[("", 1), ("c", 2)]), vec!["c".to_owned()]));
+    assert_eq!((left, losses), (pairs(&[("", 1), ("c", 2)]), vec!["module `c`".to_owned()]));
     // Default versions are not a loss.
     let mut usual = one();
     usual.metadata.set(Metadata::MODULE_VERSIONS, map(&[("", 1), ("a", 1), ("b", 1)]));

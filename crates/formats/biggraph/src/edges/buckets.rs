@@ -148,7 +148,8 @@ pub(crate) fn buckets(checkpoint: &Checkpoint) -> Result<Vec<Bucket>> {
     if all.is_empty() {
         return Err(Error::mismatch("no-edges", "no edge columns")
             .in_file(&checkpoint.label)
-            .expected("tensors lhs, rhs and rel, of one dimension"));
+            .expected("tensors lhs, rhs and rel, of one dimension")
+            .hint("edges are files edges_L_R.h5 in a folder, as an import makes them of an edge list"));
     }
     if all.len() > 1 && all.iter().any(|b| b.parts.is_none()) {
         return Err(Error::mismatch("no-bucket", "some columns do not name their edge bucket")
@@ -183,7 +184,7 @@ pub(crate) fn check_all(buckets: &[Bucket], [left, right]: [u64; 2]) -> Result<(
 }
 
 /// Fails if a bucket is outside of `left` times `right` partitions: where an entity type has one partition, ids of others would be
-/// taken for its rows.
+/// read as its rows.
 ///
 /// # Errors
 /// [`weighbridge_core::Kind::Mismatch`], code `no-such-partition`, with the first such bucket.

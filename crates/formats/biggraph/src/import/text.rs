@@ -200,7 +200,9 @@ impl BadLine {
                 .hint(phrase![
                     "if this is not a relation, name the columns in their order, such as ",
                     Opt::Columns.with("lhs,rel,rhs"),
-                    "; else add it to the configuration, or set dynamic_relations there"
+                    ", or skip a line with names of columns (",
+                    Opt::Header,
+                    "); else add it to the configuration, or set dynamic_relations there"
                 ]),
             Self::Quote => bad("a quoted value does not end in its line")
                 .expected("a closing quote before the next comma or the end of the line"),

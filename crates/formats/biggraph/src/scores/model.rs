@@ -11,7 +11,10 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::tensor::{DType, Order, Region};
-use weighbridge_core::text::{escape, near};
+use weighbridge_core::text::{escape, first_and_more, near};
+
+/// Maximum number of relations that an error names.
+const MAX_NAMED_RELATIONS: usize = 8;
 
 /// Entity type with its table.
 #[derive(Debug)]
@@ -299,9 +302,15 @@ impl<'a> Model<'a> {
         let error = Error::mismatch("no-such-relation", "no relation has this name or number")
             .in_file(&self.checkpoint.label)
             .found(escape(text));
-        let error = match self.relation_count() {
-            Some(count) => error.expected(format_args!("a name, or a number below {count}")),
-            None => error,
+        let error = match (names, self.relation_count()) {
+            ([_, ..], _) => {
+                error.expected(first_and_more(names.iter().map(|name| escape(name)), MAX_NAMED_RELATIONS))
+            }
+            ([], Some(1)) => error.expected("the number 0"),
+            ([], Some(count)) => {
+                error.expected(format_args!("a number from 0 to {}", count.saturating_sub(1)))
+            }
+            ([], None) => error,
         };
         if close.is_empty() { error } else { error.hint(format_args!("did you mean {}?", close.join(", "))) }
     }

@@ -234,7 +234,7 @@ fn names_every_loss() {
     checkpoint.tensors[0].row_names = None;
     checkpoint.origin = Some(Origin { format: "primitiv".into(), kind: "tensor".into() });
     checkpoint.notes = vec![Note::omission("x", "y"), Note::new("z", "z")];
-    assert_eq!(codes(&checkpoint), ["name-dropped", "index-dropped", "omitted"]);
+    assert_eq!(codes(&checkpoint), ["name-dropped", "omitted"]);
 }
 
 #[test]

@@ -96,7 +96,7 @@ pub(super) fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan)
     })?;
     if let Some(first) = code.first() {
         let members = counted(code.len(), "member contains", "members contain");
-        let text = format!("{members} TorchScript code that runs on load, such as {first}");
+        let text = format!("{members} TorchScript code that can run on load, such as {first}");
         scan.push("torchscript-code", text);
     }
     classes.mark(scan);

@@ -6,7 +6,7 @@ use super::super::scores::Model;
 use weighbridge_core::checkpoint::{Checkpoint, Note};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::phrase;
-use weighbridge_core::phrase::Opt;
+use weighbridge_core::phrase::{Job, Opt};
 
 /// Number of edges read at once.
 const BLOCK_EDGES: u64 = 1 << 16;
@@ -133,8 +133,11 @@ fn edge(
                 .expected(format_args!("a row below {count}, in this partition of type {}", entity.name))
                 .found(format_args!("{} {}", ["lhs", "rhs"][side], ids[side]))
                 .hint(phrase![
-                    "edges of other partitions than those of the checkpoint are converted with ",
-                    Opt::Set.pair("partitions", "N")
+                    "if the edges have other partitions than the checkpoint, ",
+                    Job::Convert.call(),
+                    " writes them with the right ones (",
+                    Opt::Set.pair("partitions", "N"),
+                    ")"
                 ])
         })?;
     }

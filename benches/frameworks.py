@@ -27,7 +27,7 @@ LOAD = {
 import tensorflow as tf
 def load():
     reader = tf.train.load_checkpoint(source)
-    return [reader.get_tensor(name) for name in reader.get_variable_to_shape_map()]
+    return [reader.get_tensor(name) for name, shape in reader.get_variable_to_shape_map().items() if shape]
 """,
     "flax": """
 from flax import serialization
@@ -77,7 +77,7 @@ print(time.perf_counter() - begun)
 """
 # The file of each framework, and the format that a copy of it is written in.
 FILES = {
-    "tensorflow": ("m.index", "tensorflow"),
+    "tensorflow": ("m", "tensorflow"),
     "flax": ("m.msgpack", "flax"),
     "mxnet": ("m.params", "mxnet"),
     "gguf": ("m.gguf", "gguf"),
@@ -139,7 +139,9 @@ def main():
             name, format = FILES[framework]
             make(framework, python, source, own / name)
             source.unlink()
-            wanted = own / name.removesuffix(".index")
+            # TensorFlow wants the prefix of the files in the folder.
+            prefixes = [path.with_suffix("") for path in (own / name).glob("*.index")]
+            wanted = prefixes[0] if prefixes else own / name
             peer = LOAD[framework].replace("source", repr(str(wanted))) + TIMED
             times = {key: [] for key in ["ls", "load", "peer", "copy", "cp"]}
             for _ in range(RUNS):

@@ -103,6 +103,7 @@ words! {
     Checkpoint = "checkpoint", "Shows, repairs and prunes versions of a checkpoint.";
     Convert = "convert", "Writes a file in another format.";
     Edit = "edit", "Changes names, dtypes, shapes and metadata by rules.";
+    Import = "import", "Makes the input of PyTorch-BigGraph from edge lists.";
     Program = "program", "Shows or changes the program of a model.";
     Scan = "scan", "Searches a file for code.";
     Seal = "seal", "Writes a manifest of hashes.";

@@ -371,9 +371,12 @@ fn is_json(text: &str) -> bool {
     let first = |text: &str| text.trim_start().chars().next();
     match text.strip_prefix('{') {
         Some(rest) => matches!(first(rest), Some('"' | '}')),
-        None => text.strip_prefix('[').is_some_and(|rest| {
-            first(rest).is_some_and(|c| matches!(c, '"' | '{' | '[' | ']' | '-') || c.is_ascii_digit())
-        }),
+        // The tables of TOML begin with two brackets and a name.
+        None => {
+            let inner = text.trim_start_matches(|c: char| c == '[' || c.is_ascii_whitespace()).chars().next();
+            text.starts_with('[')
+                && inner.is_none_or(|c| matches!(c, '"' | '{' | ']' | '-') || c.is_ascii_digit())
+        }
     }
 }
 

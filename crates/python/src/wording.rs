@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 use weighbridge::checkpoint::Loss;
-use weighbridge::phrase::{Call, Choice, Opt, Term, Worded};
+use weighbridge::phrase::{Call, Choice, Job, Opt, Term, Worded};
 
 /// A function of the package and the options it accepts as keywords.
 struct Function {
@@ -212,7 +212,8 @@ fn chosen(choice: &Choice, asked: Option<&'static str>) -> String {
 }
 
 fn called(call: &Call) -> String {
-    let name = call.job.name();
+    // Its name is a keyword of Python.
+    let name = if call.job == Job::Import { "import_edges" } else { call.job.name() };
     let mut given: Vec<String> = call.arguments.iter().map(|word| (*word).to_owned()).collect();
     if given.is_empty() && !call.choices.is_empty() {
         given.push("...".to_owned());

@@ -4,7 +4,7 @@ use super::{Scan, judge_member};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
-use weighbridge_core::text::escape;
+use weighbridge_core::text::{escape, first_and_more};
 use weighbridge_core::{Budget, ErrorCode, HeldMemory};
 use weighbridge_io::source::{Source, SourceRef, Within, check_range, read_vec, to_usize};
 use weighbridge_zip::{Found, InflateSource, Member, Method, survey};
@@ -17,6 +17,9 @@ const MIN_BOMB_BYTES: u64 = 1 << 30;
 /// Bytes read at once to verify the CRC-32 of a member. Longer members of numbers are unpacked while they are read: only
 /// their header is scanned.
 const BLOCK: u64 = 1 << 20;
+
+/// Names of members in one message.
+const MAX_NAMED: usize = 3;
 
 /// Reports faults of the archive structure. Every member that some reader finds is passed to `route` with its
 /// bytes: a range of the archive, or the unpacked bytes. A member that cannot be unpacked within the limits is
@@ -39,7 +42,9 @@ pub fn archive(
         Err(error) => return scan.push_error(error),
     };
     for odd in &survey.oddities {
-        scan.list(super::found(odd.code, odd.text.clone()).at(odd.at).in_file(source.label()));
+        let found = super::found(odd.code, odd.text.clone()).at(odd.at).in_file(source.label());
+        let truncated = odd.code == "zip-damaged" && odd.at == source.len();
+        scan.list(if truncated { found.hint("download the file again") } else { found });
     }
     // Numbers may all be zero, which compress to a thousandth.
     let others = survey.members.iter().map(|found| &found.member).filter(|member| !raw(&member.name));
@@ -49,6 +54,7 @@ pub fn archive(
         scan.list(super::found("zip-bomb", text).at(0).in_file(source.label()));
     }
     let budget = limits.budget_of(source);
+    let mut unread: Vec<&Member> = Vec::new();
     for Found { member, readable } in &survey.members {
         judge_member(&member.name, member.header_offset, scan);
         if member.name.ends_with('/') && member.len == 0 {
@@ -59,8 +65,7 @@ pub fn archive(
                 odd.code == "zip-encrypted" && odd.text.starts_with(&format!("`{}`", escape(&member.name)))
             });
             if !is_reported {
-                let text = format!("zip-member: `{}` cannot be read", escape(&member.name));
-                scan.push_at("unreadable", member.header_offset, text);
+                unread.push(member);
             }
             continue;
         }
@@ -84,6 +89,12 @@ pub fn archive(
                 }
             }
         }
+    }
+    // A truncated archive may have thousands.
+    if let Some(first) = unread.first() {
+        let names = unread.iter().map(|member| format!("`{}`", escape(&member.name)));
+        let text = format!("zip-member: the data cannot be read: {}", first_and_more(names, MAX_NAMED));
+        scan.push_at("unreadable", first.header_offset, text);
     }
     Ok(())
 }
@@ -204,8 +215,9 @@ fn refused(error: Error, member: &Member, scan: &mut Scan) -> Result<()> {
     let name = escape(&member.name);
     match error.code() {
         ErrorCode::CrcMismatch => {
-            let text = format!("`{name}`: the CRC-32 of the data differs from the recorded one");
-            scan.push_at("zip-crc", member.header_offset, text);
+            let text = format!("`{name}` does not match its checksum (CRC-32)");
+            let hint = "the file is damaged or was changed: download it again";
+            scan.list(super::found("zip-crc", text).at(member.header_offset).hint(hint));
         }
         ErrorCode::DeflateTooLong | ErrorCode::DeflateClaim => {
             let text = format!("`{name}` unpacks to a different length than it claims: {}", error.message());

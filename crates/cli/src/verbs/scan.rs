@@ -183,7 +183,7 @@ fn text(report: &ScanReport, output: &mut Output) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the verdict on a file: `evil.pt: DANGEROUS, loading it calls posix.system`, or the categories of its findings.
+/// Prints the verdict on a file: `evil.pt: DANGEROUS, loading it calls posix.system`, or the consequences of its findings.
 fn headline(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
     let (label, verdict) = (escape(&file.label), file.verdict());
     let dangerous_imports =
@@ -201,7 +201,7 @@ fn headline(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
         .findings
         .iter()
         .filter(|finding| finding.severity == Severity::Error)
-        .map(|finding| Category::of(finding.code.as_str()).as_str())
+        .map(|finding| consequence(Category::of(finding.code.as_str())))
         .collect();
     categories.sort_unstable();
     categories.dedup();
@@ -218,6 +218,19 @@ fn headline(file: &ScannedFile, output: &mut Output) -> io::Result<()> {
     };
     let word = if running(file).next().is_some() { dangerous() } else { scan_verdict(verdict) };
     writeln!(output, "{HEADING}{label}:{HEADING:#} {word}{why}")
+}
+
+/// Returns the consequence of the findings of a category, for the verdict on a file.
+fn consequence(category: Category) -> &'static str {
+    match category {
+        Category::Code => "code may run",
+        Category::Files => "it reaches other files or the network",
+        Category::Privacy => "it discloses its author's code or paths",
+        Category::Deception => "programs may read it differently",
+        Category::Resources => "loading it may exhaust memory or time",
+        Category::Unread => "a part was not scanned",
+        Category::Remark => "see below",
+    }
 }
 
 /// Number of warnings on a file.

@@ -132,7 +132,9 @@ fn text(
     };
     // Without checksums, a changed value is not a finding.
     let unproved = match (report.verdict, sealed.is_some() || report.checked.contains(&"checksums")) {
-        (Verdict::Sound, false) if report.format.is_some() => ", but the format has no checksums of values",
+        (Verdict::Sound, false) if report.format.is_some() => {
+            ", but its tensors have no checksums of their own"
+        }
         _ => "",
     };
     line("verdict", format!("{}{unproved}{about}", verdict(report.verdict)))

@@ -380,7 +380,7 @@ fn verify_says_what_is_known() {
     let dir = tempfile::tempdir().unwrap();
     let model = golden("trained/trained_xor_a.model");
     let shown = ok(&["verify", path(&model)]);
-    assert!(shown.ends_with("verdict   sound, but the format has no checksums of values\n"), "{shown}");
+    assert!(shown.ends_with("verdict   sound, but its tensors have no checksums of their own\n"), "{shown}");
     assert!(shown.contains("checked   opening, names, extents, bytes, format\n"), "{shown}");
     let ranges = ok(&["verify", path(&model), "--account"]);
     assert!(ranges.contains("offset  bytes  use     what      tensor\n"), "{ranges}");

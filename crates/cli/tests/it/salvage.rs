@@ -54,11 +54,11 @@ fn every_verb_tells_what_is_damaged() {
 
     let (code, said) = text(&["ls", damaged]);
     assert_eq!(code, 2);
-    assert!(said.contains(&format!("--salvage extracts {} intact tensors", all - 1)), "{said}");
+    assert!(said.contains(&format!("--salvage extracts {} readable tensors", all - 1)), "{said}");
 
     let (code, said) = text(&["info", damaged, "--salvage"]);
     assert_eq!(code, 0);
-    assert!(said.contains(&format!("{} of {all} tensors intact, damaged at offset", all - 1)), "{said}");
+    assert!(said.contains(&format!("{} of {all} tensors readable, damaged at offset", all - 1)), "{said}");
     assert!(said.contains("not-proved"), "nothing proves the bytes of safetensors: {said}");
 
     for verb in ["info", "ls", "stats"] {
@@ -196,7 +196,7 @@ fn every_verb_that_salvages_offers_it() {
     let (whole, damaged) = (shown(&whole), shown(&damaged));
     let at = |name: &str| dir.path().join(name).display().to_string();
     let (new, shards, manifest) = (at("new.npz"), at("shards"), at("m.json"));
-    let offer = "--salvage extracts 3 intact tensors";
+    let offer = "--salvage extracts 3 readable tensors";
     for (words, hint) in [
         (&["ls", damaged][..], offer),
         (&["info", damaged], offer),

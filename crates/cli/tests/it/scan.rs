@@ -111,7 +111,9 @@ fn classes_of_torchscript_are_told_apart() {
         "{text}"
     );
     assert!(
-        text.contains("the TorchScript class `__torch__.torch.nn.modules.linear.Linear` of the archive"),
+        text.contains(
+            "the TorchScript class `__torch__.torch.nn.modules.linear.Linear`, whose code is in the archive"
+        ),
         "{text}"
     );
     // Without the code that defines it, it is not known.

@@ -13,6 +13,7 @@ use ends::Reading;
 pub use ends::readings;
 
 use super::read::Member;
+use super::salvage::salvage;
 use super::{CENTRAL_LEN, DEFLATE_RATIO};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::error::Result;
@@ -69,6 +70,21 @@ impl Survey {
             self.oddities.push(Oddity { code, at: 0, text: format!("{count} more faults of this kind") });
         }
         self
+    }
+
+    /// Finds the lengths of members that only their descriptors have, where the data match the checksum.
+    fn find_lengths(&mut self, source: &SourceRef, limits: &Limits) -> Result<()> {
+        if self.members.iter().all(|found| found.readable) {
+            return Ok(());
+        }
+        let intact = salvage(source, limits)?.members.into_iter();
+        let mut intact: HashMap<u64, Member> = intact.map(|member| (member.header_offset, member)).collect();
+        for found in self.members.iter_mut().filter(|found| !found.readable) {
+            if let Some(member) = intact.remove(&found.member.header_offset) {
+                *found = Found { member, readable: true };
+            }
+        }
+        Ok(())
     }
 
     /// Reports duplicate names, and names that are equal on some systems.
@@ -191,7 +207,10 @@ pub fn survey(source: &SourceRef, limits: &Limits) -> Result<Survey> {
             let message = "most programs find no usable directory, but some find one";
             other_directories(source, &others, message, source.len(), limits, &mut survey)?;
         }
-        None => local::walk(source, limits, &mut survey)?,
+        None => {
+            local::walk(source, limits, &mut survey)?;
+            survey.find_lengths(source, limits)?;
+        }
     }
     survey.judge_names();
     survey.judge_lengths();

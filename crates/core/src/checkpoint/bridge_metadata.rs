@@ -410,16 +410,21 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
         }
     }
     let key = Metadata::INDEX_KEY;
-    let entries = |count: usize| counted(count, "entry", "entries");
     let faults = [
-        (missing, format!("{} of `{key}` name tensors that are not in the file", entries(missing))),
-        (unknown, format!("{} of `{key}` do not match the file", entries(unknown))),
-        (added, format!("{} not in `{key}`", counted(added, "tensor is", "tensors are"))),
+        (
+            missing,
+            format!("{} in `{key}`, but not in the file", counted(missing, "tensor is", "tensors are")),
+        ),
+        (unknown, format!("{} not as listed", counted(unknown, "tensor is", "tensors are"))),
+        (added, format!("{} not listed", counted(added, "tensor is", "tensors are"))),
     ];
     let faults: Vec<String> =
         faults.into_iter().filter(|&(count, _)| count > 0).map(|(_, text)| text).collect();
     if !faults.is_empty() {
-        let text = format!("{}: it was changed or truncated", faults.join(", "));
+        let text = format!(
+            "the file was changed after it was written, or a part is missing: by the metadata `{key}`, {}",
+            faults.join(", ")
+        );
         checkpoint.notes.push(Note::omission("carried-index-differs", text));
     }
 }

@@ -3,7 +3,7 @@
 use super::{Checkpoint, Loss, Metadata, Note, TensorEntry, Value};
 use crate::checkpoint::Attributes;
 use crate::error::{Error, Kind};
-use crate::text::escape;
+use crate::text::{escape, first_and_more};
 use crate::{ErrorCode, NoteCode};
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
@@ -23,6 +23,8 @@ impl Attributes {
 
 /// Maximum number of tensors named in notes; further ones are counted. JSON lists all.
 const MAX_NAMED: usize = 100;
+/// Maximum number of unverified tensors in one note.
+const MAX_UNPROVED: usize = 3;
 
 /// Damage of a file. A checkpoint with this is incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct Damage {
     pub expected: Option<u64>,
     /// True if nothing in the file confirms the assignment of names to bytes.
     pub unnamed: bool,
+    /// Number of readable tensors whose bytes no checksum confirms.
+    pub unverified: usize,
 }
 
 /// Tensor that was not recovered.
@@ -112,6 +116,7 @@ impl Damage {
             lost: Vec::new(),
             expected: None,
             unnamed: false,
+            unverified: 0,
         }
     }
 
@@ -126,7 +131,8 @@ impl Damage {
         matches!(error.kind(), Kind::Corrupt | Kind::Mismatch | Kind::Unsupported)
     }
 
-    /// Returns a summary: `3 of 5 tensors intact, 1 in part, damaged at offset 80`. `parts` tensors lack rows.
+    /// Returns a summary: `3 of 5 tensors intact, 1 in part, damaged at offset 80`; `readable` where some are unverified. `parts`
+    /// tensors lack rows.
     fn headline(&self, intact: usize, parts: usize) -> String {
         let of = self.expected.map_or_else(String::new, |expected| format!(" of {expected}"));
         let noun = if intact == 1 && self.expected.is_none() { "tensor" } else { "tensors" };
@@ -137,7 +143,8 @@ impl Damage {
             (None, Some(offset)) => format!(", damaged at offset {offset}"),
             (None, None) => String::new(),
         };
-        format!("{intact}{of} {noun} intact{parts}{place}")
+        let state = if self.unverified > 0 { "readable" } else { "intact" };
+        format!("{intact}{of} {noun} {state}{parts}{place}")
     }
 
     /// Returns `{"code", "text", "file", "offset", "lost", "why", "intact", "expected"}`. `lost` lists names, `why` an object of
@@ -184,11 +191,8 @@ impl Damage {
         if self.lost.is_empty() {
             return vec![match self.knows_all(intact) {
                 true => {
-                    let unnamed = "; nothing in the file confirms which data belongs to which tensor";
-                    let unnamed = if self.unnamed { unnamed } else { "" };
-                    let detail =
-                        format!("no tensor is missing in the result{unnamed}; the damage: {}", self.text);
-                    Loss::new("damaged", "the source", detail)
+                    let detail = format!("none is missing, but the file is damaged: {}", self.text);
+                    Loss::new("damaged", "all tensors", detail)
                 }
                 false => {
                     let detail = format!("neither their names nor their number are known: {}", self.text);
@@ -247,9 +251,12 @@ impl Checkpoint {
     }
 
     /// Marks a salvaged checkpoint as incomplete. Adds the omissions `damaged`, and `missing-damaged` for each known loss, and the
-    /// note `not-proved` for `unproved` tensors without confirmation in the file. Sets the metadata key
+    /// note `not-proved` for the `unproved` tensors, which nothing in the file confirms. Sets the metadata key
     /// [`Metadata::SALVAGED_KEY`], which converted files keep.
-    pub fn mark_damaged(&mut self, unproved: usize) {
+    pub fn mark_damaged(&mut self, unproved: &[String]) {
+        if let Some(damage) = &mut self.damage {
+            damage.unverified = unproved.len();
+        }
         let (Some(damage), Some(headline)) = (&self.damage, self.damage_headline()) else { return };
         let all = self.tensors.len();
         let text = format!("the file is damaged: {headline}: {}", damage.text);
@@ -265,22 +272,29 @@ impl Checkpoint {
         if more > 0 {
             notes.push(Note::omission("missing-damaged", format!("and {more} more are damaged")));
         }
-        if unproved > 0 {
-            let (which, they, their) = match (unproved, all) {
+        if let Some(first) = unproved.first() {
+            let named = || first_and_more(unproved.iter().map(|name| escape(name)), MAX_UNPROVED);
+            let (which, they, their) = match (unproved.len(), all) {
                 (1, 1) => ("the readable tensor is".to_owned(), "it has", "its"),
                 (some, all) if some == all => {
                     (format!("all {all} readable tensors are"), "they have", "their")
                 }
-                (some, all) => (format!("{some} of {all} readable tensors are"), "they have", "their"),
+                (1, _) => (format!("the readable tensor {} is", escape(first)), "it has", "its"),
+                (some, all) => {
+                    (format!("{some} of {all} readable tensors ({}) are", named()), "they have", "their")
+                }
             };
             let why = match damage.unnamed {
                 true => "the directory of the archive is missing, so it is unconfirmed which data belongs to which tensor".to_owned(),
-                false => format!("{they} the right length, but the file has no checksum of {their} bytes"),
+                false => format!("{they} the right length, but no checksum confirms {their} bytes"),
             };
             let text = format!("{which} unverified: {why}");
             notes.push(Note::new("not-proved", text));
         }
         let text = format!("from a damaged file: {headline}");
+        // The lost tensors are named.
+        let told = |note: &Note| !damage.lost.is_empty() && note.code == NoteCode::CarriedIndexDiffers;
+        self.notes.retain(|note| !told(note));
         let mut metadata: Metadata = std::mem::take(&mut self.metadata);
         metadata.set(Metadata::SALVAGED_KEY, Value::Text(text));
         self.metadata = metadata;
@@ -299,7 +313,7 @@ mod tests {
         let error = Error::corrupt("truncated", "the file ends").at(80).found(3);
         checkpoint.lose("b\u{7}", &error);
         checkpoint.damage_mut(&Error::corrupt("other", "later")).expected = Some(2);
-        checkpoint.mark_damaged(0);
+        checkpoint.mark_damaged(&[]);
         let damage = checkpoint.damage.clone().unwrap();
         assert_eq!(damage.headline(1, 0), "1 of 2 tensors intact, damaged at offset 80");
         assert_eq!((damage.code.as_str(), damage.offset, damage.expected), ("truncated", Some(80), Some(2)));

@@ -9,8 +9,10 @@
 use super::Registry;
 use super::detect::format_of_damaged;
 use crate::{Format, Input, OpenOptions};
+use std::collections::HashSet;
 use std::path::Path;
-use weighbridge_core::checkpoint::{Attributes, Checkpoint, Damage, TensorEntry, Value};
+use std::sync::Arc;
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Damage, Extent, TensorEntry, Value};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
@@ -39,6 +41,9 @@ pub(super) fn offer_salvage(registry: &Registry, error: Error, path: &Path, opti
         Ok(saved) => {
             let tensors = match first_rows(&saved.tensors) {
                 Some((some, all)) => format!("the first {some} of {all} rows"),
+                None if saved.damage.as_ref().is_some_and(|damage| damage.unverified > 0) => {
+                    counted(saved.tensors.len() as u64, "readable tensor", "readable tensors")
+                }
                 None => counted(saved.tensors.len() as u64, "intact tensor", "intact tensors"),
             };
             error.hint_too(phrase![Opt::Salvage, format_args!(" extracts {tensors}")])
@@ -89,7 +94,7 @@ fn open(
         Err(error) => return Err(error),
     };
     let unproved = verify(registry, &mut checkpoint, place.label())?;
-    checkpoint.mark_damaged(unproved);
+    checkpoint.mark_damaged(&unproved);
     Ok(checkpoint)
 }
 
@@ -162,25 +167,30 @@ fn unless_outside<T>(result: Result<T>) -> Result<Option<T>> {
 }
 
 /// Verifies the bytes of all tensors: checksums, and complete decompression. Damaged tensors are removed and named. Returns the
-/// number of tensors that could not be verified.
-fn verify(registry: &Registry, checkpoint: &mut Checkpoint, label: &str) -> Result<usize> {
+/// names of the tensors that could not be verified.
+fn verify(registry: &Registry, checkpoint: &mut Checkpoint, label: &str) -> Result<Vec<String>> {
     let before = checkpoint.tensors.len();
     let salvager = registry.by_id(checkpoint.format).ok().and_then(|format| format.salvager());
     let text = salvager.is_some_and(|own| own.is_unproved());
     let whole = checkpoint.damage.is_none();
     let unnamed = checkpoint.damage.as_ref().is_some_and(|damage| damage.unnamed);
-    let mut unproved = 0;
+    // Tensors whose bytes a checksum confirms, and others.
+    let (mut proved, mut unproved) = (HashSet::new(), Vec::new());
+    let range = |extent: &Extent| (Arc::as_ptr(&extent.source).addr(), extent.offset, extent.len);
     let mut kept = Vec::with_capacity(before);
     let mut failed = Vec::new();
     for tensor in std::mem::take(&mut checkpoint.tensors) {
         match verify_tensor(&tensor) {
-            Ok(proved) => {
-                unproved += usize::from(!proved || unnamed || text);
+            Ok(confirmed) => {
+                match confirmed && !unnamed && !text {
+                    true => proved.extend(tensor.extents.iter().map(range)),
+                    false => unproved.push(kept.len()),
+                }
                 kept.push(tensor);
             }
             // Unsupported data may be intact.
             Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Limit) => {
-                unproved += 1;
+                unproved.push(kept.len());
                 kept.push(tensor);
             }
             Err(error) if Damage::is(&error) => {
@@ -196,6 +206,9 @@ fn verify(registry: &Registry, checkpoint: &mut Checkpoint, label: &str) -> Resu
             Err(error) => return Err(error),
         }
     }
+    // The checksum of shared bytes may be that of another tensor.
+    unproved.retain(|place| !kept[*place].extents.iter().all(|extent| proved.contains(&range(extent))));
+    let unproved = unproved.into_iter().map(|place| kept[place].name()).collect();
     checkpoint.tensors = kept;
     for (name, error) in failed {
         checkpoint.lose(name, &error);

@@ -84,8 +84,14 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         }
     }
     if let Some(error) = damaged {
-        let text = format!("{}; any tensor may be damaged", error.message());
-        checkpoint.notes.push(Note::omission(error.code(), text));
+        if !options.salvage {
+            let text = format!("{}; any tensor may be damaged", error.message());
+            checkpoint.notes.push(Note::omission(error.code(), text));
+        } else if checkpoint.damage.is_none() {
+            // The weights name all their tensors.
+            let all = checkpoint.tensors.len() as u64;
+            checkpoint.damage_mut(&error).expected = Some(all);
+        }
     }
     let more = unread.len().saturating_sub(MAX_NAMED);
     for name in unread.into_iter().take(MAX_NAMED) {

@@ -5,7 +5,6 @@ use super::{METADATA, metadata};
 use weighbridge_core::checkpoint::{Checkpoint, Note, TensorEntry, escape_text};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
-use weighbridge_core::text::counted;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{SourceRef, read_vec};
 use weighbridge_torch_archive::{self as torch, Salvaged, Saved};
@@ -87,7 +86,7 @@ fn members(
     checkpoint: &mut Checkpoint,
     overlaps: &mut Overlaps,
 ) -> Result<()> {
-    let (mut unread, mut code) = (Vec::new(), 0u64);
+    let (mut unread, mut code) = (Vec::new(), false);
     for member in saved.members() {
         let Some(name) = member.name.strip_prefix(saved.folder()) else {
             unread.push(&member.name);
@@ -106,13 +105,12 @@ fn members(
             name if name.starts_with("constants/") => {
                 checkpoint.notes.push(Note::skipped_tensor(name, "constant of TorchScript code"));
             }
-            name if is_code(name) => code += 1,
+            name if is_code(name) => code = true,
             _ => unread.push(&member.name),
         }
     }
-    if code > 0 {
-        let members = counted(code, "member", "members");
-        let text = format!("TorchScript code omitted ({members})");
+    if code {
+        let text = "the file holds a TorchScript program; its tensors are read, its code is not";
         checkpoint.notes.push(Note::omission("torchscript-code", text));
     }
     for name in unread.iter().take(MAX_NAMED) {

@@ -5,8 +5,8 @@ use super::read;
 use std::collections::HashSet;
 use std::sync::Arc;
 use weighbridge_core::error::{Kind, Result};
-use weighbridge_core::text::{counted, escape};
-use weighbridge_core::{FindingCode, HeldMemory};
+use weighbridge_core::text::{escape, first_and_more};
+use weighbridge_core::{ErrorCode, FindingCode, HeldMemory};
 use weighbridge_format::{OpenOptions, Scan};
 use weighbridge_io::source::{RangeSource, Source, SourceRef, read_vec};
 use weighbridge_pickle::{Cost, ImportVerdict};
@@ -36,9 +36,12 @@ pub(super) fn scan(source: &SourceRef, options: &OpenOptions) -> Result<Scan> {
     } else {
         zipped(source, options, &mut scan)?;
     }
-    // A file that cannot be opened may hold more. Data after an archive is already reported.
+    // A file that cannot be opened may hold more. Data after an archive and a missing directory are already reported.
     match read::open(source, &OpenOptions { lenient: true, ..options.clone() }) {
         Ok(checkpoint) => scan.judge_names(&checkpoint),
+        Err(error)
+            if error.code() == ErrorCode::ZipNoEnd
+                && scan.findings.iter().any(|finding| finding.code == FindingCode::ZipDamaged) => {}
         Err(error) => scan.push_error(error)?,
     }
     Ok(scan)
@@ -78,13 +81,14 @@ pub(super) fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan)
     archive(source, &options.limits, scan, &is_numbers, &mut |member, bytes, scan| {
         let name = member.name.as_str();
         let own = inner(name);
-        if name.ends_with(".pkl") {
+        // Code members have a pickle of source positions beside them.
+        if name.ends_with(".pkl") || name.ends_with(".debug_pkl") {
             let bytes: SourceRef =
                 Arc::new(Unpacked { bytes, archive: source.clone(), member: member.clone() });
             let mut pickled = Scan::default();
             pickles(&bytes, 0, 1, false, &options.limits, &mut pickled);
             scan.absorb(pickled, Some(&escape(name)));
-        } else if own.starts_with("code/") || name.ends_with(".py") {
+        } else if name.ends_with(".py") {
             code.push(escape(name));
             classes.read(&own, &*bytes);
         } else if is_numbers(name) {
@@ -94,12 +98,13 @@ pub(super) fn zipped(source: &SourceRef, options: &OpenOptions, scan: &mut Scan)
         }
         Ok(())
     })?;
-    if let Some(first) = code.first() {
-        let members = counted(code.len(), "member contains", "members contain");
-        let text = format!("{members} TorchScript code that can run on load, such as {first}");
-        scan.push("torchscript-code", text);
-    }
     classes.mark(scan);
+    if !code.is_empty() {
+        let text =
+            format!("TorchScript code that can run when the file is loaded: {}", first_and_more(code, 1));
+        // First, as the objects of its classes are no other danger.
+        scan.findings.insert(0, found("torchscript-code", text));
+    }
     Ok(())
 }
 
@@ -152,7 +157,9 @@ impl Classes {
             let place = finding.offset.map(|offset| (finding.member.clone(), offset));
             if place.is_some_and(|place| places.contains(&place)) {
                 let name = finding.text.split('`').nth(1).unwrap_or_default();
-                let text = format!("makes an object of the TorchScript class `{name}` of the archive");
+                let text = format!(
+                    "the pickle makes an object of the TorchScript class `{name}`, whose code is in the archive"
+                );
                 let plain = found("torchscript-code", text);
                 (finding.code, finding.severity, finding.text) = (plain.code, plain.severity, plain.text);
             }

@@ -36,10 +36,10 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         let without = first_and_more(keys.map(|key| format!("`{}`", escape_text(key))), MAX_NAMED);
         let kept = match without.is_empty() {
             true => " is".to_owned(),
-            false => format!(" and the metadata {without} are"),
+            false => format!(" and the values {without} are"),
         };
         let detail = format!(
-            "torch.load returns the tensors only, as a flat state dict; the structure of the original file{kept} stored for Weighbridge"
+            "torch.load will return one flat dict of the tensors; the nesting of the original{kept} kept in the file, but only Weighbridge reads them"
         );
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
     }

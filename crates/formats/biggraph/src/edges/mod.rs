@@ -197,9 +197,16 @@ fn counts(checkpoint: &Checkpoint, entity: &str) -> Result<Vec<u64>> {
     let Some(Value::Map(all)) = checkpoint.metadata.get(COUNTS) else { return Err(missing()) };
     let own = all.iter().find(|(name, _)| name.as_str() == Some(entity));
     let Some((_, Value::List(counts))) = own else { return Err(missing()) };
-    let number = |value: &Value| match value {
-        Value::U64(n) => Ok(*n),
-        _ => Err(missing()),
-    };
-    counts.iter().map(number).collect()
+    let known: Vec<u64> =
+        counts.iter().filter_map(|value| if let Value::U64(n) = value { Some(*n) } else { None }).collect();
+    match known.len() {
+        0 if !counts.is_empty() => Err(missing()),
+        some if some < counts.len() => {
+            let text = format!("only {some} of {} partitions of type {entity} have a count", counts.len());
+            Err(Error::mismatch("no-counts", text)
+                .in_file(&checkpoint.label)
+                .hint("use the configuration that these edges were made with"))
+        }
+        _ => Ok(known),
+    }
 }

@@ -11,6 +11,7 @@ use weighbridge_core::checkpoint::{Checkpoint, Name, Note, Role, TensorEntry, Te
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
+use weighbridge_core::text::escape;
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, MemorySource, SourceRef};
 
@@ -179,6 +180,18 @@ fn count_entities(
     let (counts, notes) = names::counts(&entities, config)?;
     checkpoint.notes.extend(notes);
     checkpoint.notes.push(Note::new("counts-from", format!("entity counts are from {way}")));
+    let mut lists: Vec<_> = names::lists_of(Some(&counts)).into_iter().collect();
+    lists.sort_unstable_by_key(|(entity, _)| *entity);
+    for (entity, parts) in lists {
+        let (some, all) = (names::numbers(parts).iter().flatten().count(), parts.len());
+        if some > 0 && some < all {
+            let text = format!(
+                "type {} has {all} partitions in the configuration, but counts of only {some}: use the configuration that these edges were made with",
+                escape(entity)
+            );
+            checkpoint.notes.push(Note::new("count-missing", text));
+        }
+    }
     checkpoint.metadata.set("counts", counts);
     if let Some(count) = names::dynamic_count(&entities)? {
         checkpoint.metadata.set("dynamic_relations", Value::U64(count));

@@ -87,6 +87,8 @@ pub(super) fn open(folder: &FolderRef, listing: &Listing, options: &OpenOptions)
         let path = TensorPath::new(vec![Name::from("entities"), Name::from(entity)]);
         let shape = Shape::from([rows, 0]);
         let mut entry = TensorEntry::dense(path, DType::U8, shape, &nothing, 0, Encoding::ROW)?;
+        // It has no file.
+        entry.extents.clear();
         entry.role = Role::Names;
         match parts.iter().all(Option::is_some) {
             true => entry.row_names = labels(&entities, entity, &parts, &options.limits)?,

@@ -55,7 +55,7 @@ pub(super) fn missing(
         .in_file(folder.label())
         .found(format_args!("no {list}"))
         .hint(phrase![
-            "restore the files: BigGraph would silently resume with random rows; ",
+            "restore the files, or use the configuration of this checkpoint: BigGraph would silently resume with random rows; ",
             Opt::Lenient,
             " opens the rest"
         ]))

@@ -3,7 +3,7 @@
 use crate::table::lines::{Lines, is_float, number};
 use weighbridge_core::checkpoint::{Checkpoint, Name, Note, Role, RowNameList, TensorPath};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::phrase::Opt;
+use weighbridge_core::phrase::{Job, Opt};
 use weighbridge_core::{ErrorCode, phrase};
 use weighbridge_format::{HEAD, OpenOptions};
 use weighbridge_io::source::{SourceRef, read_vec};
@@ -235,11 +235,33 @@ fn is_separated_by_blanks(source: &SourceRef) -> Result<bool> {
     Ok(numbers && float)
 }
 
+/// Returns the first field behind a name that is not a number, if each of the first lines has one: a list of edges.
+fn word_in_each_line(source: &SourceRef) -> Result<Option<String>> {
+    let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
+    let end = memchr::memrchr(b'\n', &head).unwrap_or(head.len());
+    let mut first = None;
+    for line in head[..end].split(|&b| b == b'\n') {
+        let mut fields = without_return(line).split(|&b| b == b'\t').skip(1);
+        let Some(word) = fields.find(|field| number(field).is_err() && !field.is_empty()) else {
+            return Ok(None);
+        };
+        first.get_or_insert_with(|| String::from_utf8_lossy(&word[..word.len().min(40)]).into_owned());
+    }
+    Ok(first)
+}
+
 pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoint> {
     if let Some(published) = Published::of(source)? {
         return published.open(source, options);
     }
     let (lines, bare, _) = lines(source, options, false)?;
+    if let Some(word) = word_in_each_line(source)? {
+        return Err(Error::unsupported("not-numbers", "the fields behind the names are not numbers")
+            .in_file(source.label())
+            .at(0)
+            .found(word)
+            .hint(phrase!["import a list of edges: ", Job::Import.call()]));
+    }
     let mut checkpoint = Checkpoint::new("tsv", "table", source.label());
     let entry = lines.table()?;
     if entry.shape.dims().get(1) == Some(&0) && is_separated_by_blanks(source)? {

@@ -458,6 +458,13 @@ pub(crate) fn diff_checkpoints(
         if !options.metadata {
             notes.extend(leave_out_versions(&mut left, &mut right).into_iter().map(Phrase::from));
         }
+        // Tensors that are renamed into or out of a nested dict leave its versions where they were.
+        for checkpoint in [&mut left, &mut right].into_iter().filter(|_| renamed) {
+            if let Some(joined) = checkpoint.metadata.joined_versions(&mut Vec::new()) {
+                checkpoint.metadata.take_versions();
+                checkpoint.metadata.set(Metadata::MODULE_VERSIONS, joined);
+            }
+        }
         brief::metadata(&left, &right, &mut metadata);
     }
     metadata.extend(structure.changes);

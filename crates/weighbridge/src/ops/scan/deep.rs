@@ -1,6 +1,7 @@
 //! Scan of a file and all embedded content, to a bounded depth.
 
 use super::outside;
+use crate::engine::LOCK_NAME;
 use crate::error::{Error, Kind, Result};
 use crate::formats::{self, OpenOptions, Scan};
 use crate::limits::Limits;
@@ -25,7 +26,8 @@ const TEXTS: &[&str] = &["md", "txt", "rst", "csv", "yml", "yaml", "gitattribute
 const TEMPLATES: &[&str] = &["jinja", "jinja2", "j2"];
 
 /// Names of placeholder files, which are empty on purpose.
-const PLACEHOLDERS: &[&str] = &["__init__.py", "py.typed", ".gitkeep", ".keep", ".nojekyll", "_SUCCESS"];
+const PLACEHOLDERS: &[&str] =
+    &[LOCK_NAME, "__init__.py", "py.typed", ".gitkeep", ".keep", ".nojekyll", "_SUCCESS"];
 
 /// Scans `source` as the given type, with all embedded content. Returns the format where it is known. `name` is the name of
 /// the file, if it has one.

@@ -429,11 +429,7 @@ impl Binary<'_> {
             return Ok(None);
         }
         self.budget.take_memory(ITEM)?;
-        let base = match key {
-            ..=TEXTS => TEXTS,
-            ..=LISTS => LISTS,
-            _ => 0,
-        };
+        let base = [TEXTS, LISTS].into_iter().find(|&base| key <= base).unwrap_or(0);
         let own = if base == 0 { key } else { base.saturating_sub(key) };
         if !(0..MAX_KEYS).contains(&own) {
             let expected = "0 to 31, -23300 to -23331, or -23400 to -23431";

@@ -1,7 +1,7 @@
 //! Reader: network and weights to checkpoint. Elements are not read.
 
 use crate::network::{self, Form, Layer, Network};
-use crate::weights::{self, Load, Scheme};
+use crate::weights::{self, Load, Scheme, Storage};
 use crate::{MODEL, graph};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -254,12 +254,13 @@ impl Place {
         let count = load.dims.iter().product::<u64>();
         let mut place =
             Self { flag: None, table: None, dtype: DType::F32, at: start, len: count * 4, end: 0 };
-        if load.is_flagged {
-            let word = match within(source, start, 4)? {
-                () => {
-                    read_vec(&**source, start, 4)?.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
-                }
-            };
+        if load.storage == Storage::Bytes {
+            (place.dtype, place.len) = (DType::I8, count);
+        }
+        if load.storage == Storage::Word {
+            within(source, start, 4)?;
+            let word = read_vec(&**source, start, 4)?;
+            let word = word.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
             place.flag = Some(start);
             place.at = start + 4;
             (place.dtype, place.len) = match word {
@@ -322,7 +323,7 @@ impl Walk {
                     walk.places.push(place);
                 }
                 Err(error) if error.kind() == Kind::Corrupt => {
-                    walk.fault = Some(error.in_file(source.label()).on_tensor(&path(layer, load)));
+                    walk.fault = Some(error.in_file(source.label()).on_tensor(path(layer, load)));
                     break;
                 }
                 Err(error) => return Err(error),

@@ -128,7 +128,8 @@ fn networks_are_programs() {
     let spelled = opened("spelled");
     let topology = spelled.topology.as_deref().unwrap();
     let operator = |kind: &str| topology.operators().find(|operator| operator.kind == kind).unwrap();
-    assert_eq!(operator("Einsum").attribute("0"), Some(&AttributeValue::Text("ij,jk->ik".to_owned())));
+    assert_eq!(operator("Clip").attribute("9"), Some(&AttributeValue::Text("two words".to_owned())));
+    assert_eq!(operator("Clip").attribute("10"), Some(&AttributeValue::Text("word".to_owned())));
     assert_eq!(operator("Clip").attribute("0"), Some(&AttributeValue::Float(-1.5)));
     assert_eq!(operator("Clip").attribute("1"), Some(&AttributeValue::Float(2000.0)));
     let list = AttributeValue::List(vec![AttributeValue::Int(-233); 2]);
@@ -141,14 +142,35 @@ fn networks_are_programs() {
         variables.iter().find(|variable| variable.name == name).unwrap().shape.clone()
     };
     assert_eq!(shape("a"), Some(vec![3, 4]));
-    assert_eq!(shape("out"), Some(vec![6, 5, 4]));
-    assert_eq!((shape("p"), shape("q")), (Some(vec![2]), Some(vec![2])));
+    assert_eq!(shape("out"), Some(vec![3, 5]));
+    assert_eq!((shape("p"), shape("q")), (Some(vec![1, 5]), Some(vec![2, 5])));
     let binary = opened("binary");
     let topology = binary.topology.as_deref().unwrap();
     let operator = topology.operators().nth(2).unwrap();
     assert_eq!(operator.kind, "Convolution");
     assert_eq!(operator.attribute("name"), Some(&AttributeValue::Text("Convolution_2".to_owned())));
     assert_eq!(operator.inputs[0].arguments, ["blob_1"]);
+}
+
+#[test]
+fn shapes_of_blobs_have_one_to_four_sizes() {
+    for (params, wanted) in [
+        ("-23330=4,1,7,1,1", Some(vec![7])),
+        ("30=2,7,6,1", Some(vec![6, 7])),
+        ("-23330=4,3,7,6,5", Some(vec![5, 6, 7])),
+        ("-23330=5,3,7,6,1,5", Some(vec![5, 6, 7])),
+        ("-23330=5,4,7,6,3,5", Some(vec![5, 3, 6, 7])),
+        ("-23330=2,4,7", None),
+        ("-23330=0", None),
+        ("0=7 1=6 2=5", Some(vec![5, 6, 7])),
+        ("0=7 1=6 11=3 2=5", Some(vec![5, 3, 6, 7])),
+        ("0=7", Some(vec![7])),
+        ("", None),
+    ] {
+        let network = format!("7767517\n1 1\nInput a 0 1 a {params}\n");
+        let checkpoint = open(network.as_bytes(), &[]).unwrap();
+        assert_eq!(checkpoint.topology.unwrap().feeds[0].shape, wanted, "{params}");
+    }
 }
 
 #[test]

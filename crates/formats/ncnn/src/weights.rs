@@ -19,14 +19,25 @@ pub(crate) struct Load {
     pub(crate) name: &'static [&'static str],
     /// Sizes of the dimensions.
     pub(crate) dims: Vec<u64>,
-    /// True if a word before the elements states their type; otherwise they are floats of 32 bits.
-    pub(crate) is_flagged: bool,
+    /// Storage.
+    pub(crate) storage: Storage,
     /// Role.
     pub(crate) role: Role,
     /// Scheme of integers.
     pub(crate) scheme: Option<Scheme>,
     /// Dtype and shape of integers that are packed into bytes.
     pub(crate) packed: Option<(&'static str, Vec<u64>)>,
+}
+
+/// Storage of weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// A word before the elements states their type.
+    Word,
+    /// Floats of 32 bits.
+    Floats,
+    /// Integers of 8 bits.
+    Bytes,
 }
 
 /// Scheme of integers: each is its value times a scale.
@@ -87,18 +98,18 @@ struct Loads<'a> {
 }
 
 impl Loads<'_> {
-    fn add(&mut self, name: &'static [&'static str], dims: Vec<u64>, is_flagged: bool) -> &mut Load {
-        self.list.push(Load { name, dims, is_flagged, role: Role::Parameter, scheme: None, packed: None });
+    fn add(&mut self, name: Part, dims: Vec<u64>, storage: Storage) -> &mut Load {
+        self.list.push(Load { name, dims, storage, role: Role::Parameter, scheme: None, packed: None });
         let last = self.list.len() - 1;
         &mut self.list[last]
     }
 
-    fn flagged(&mut self, name: &'static [&'static str], dims: Vec<u64>) -> &mut Load {
-        self.add(name, dims, true)
+    fn flagged(&mut self, name: Part, dims: Vec<u64>) -> &mut Load {
+        self.add(name, dims, Storage::Word)
     }
 
-    fn raw(&mut self, name: &'static [&'static str], dims: Vec<u64>) -> &mut Load {
-        self.add(name, dims, false)
+    fn raw(&mut self, name: Part, dims: Vec<u64>) -> &mut Load {
+        self.add(name, dims, Storage::Floats)
     }
 
     fn int(&self, key: i32) -> i32 {
@@ -185,12 +196,11 @@ impl Loads<'_> {
             "MultiHeadAttention" => self.attention()?,
             "Gemm" => self.gemm()?,
             "MemoryData" => self.memory_data()?,
+            "Scale" if self.int(0) == FROM_INPUT => {}
             "Scale" => {
-                if self.int(0) != FROM_INPUT {
-                    let size = self.size(0)?;
-                    self.raw(&["scale"], vec![size]);
-                    self.bias(size, 1);
-                }
+                let size = self.size(0)?;
+                self.raw(&["scale"], vec![size]);
+                self.bias(size, 1);
             }
             "PReLU" => {
                 let size = self.size(0)?;
@@ -200,11 +210,10 @@ impl Loads<'_> {
                 let size = self.size(3)?;
                 self.raw(&["scale"], vec![size]);
             }
+            "Padding" if self.int(6) == 0 => {}
             "Padding" => {
-                if self.int(6) != 0 {
-                    let size = self.size(6)?;
-                    self.raw(&["per_channel_pad"], vec![size]);
-                }
+                let size = self.size(6)?;
+                self.raw(&["per_channel_pad"], vec![size]);
             }
             "GroupNorm" => self.norm(1, 3, true)?,
             "InstanceNorm" | "LayerNorm" => self.norm(0, 2, true)?,
@@ -267,13 +276,12 @@ impl Loads<'_> {
             _ => 0,
         };
         let is_depth_wise = self.layer.kind == "ConvolutionDepthWise";
-        // Scales of the weights, of the input and of the output.
-        let (scales, has_input) = match term {
-            0 => (None, false),
-            1 | 101 if is_depth_wise => (Some(self.size_or(7, 1)?), true),
-            2 | 102 if is_depth_wise => (Some(1), true),
-            _ if is_depth_wise => (None, false),
-            _ => (Some(outputs), true),
+        let scales = match term {
+            0 => None,
+            1 | 101 if is_depth_wise => Some(self.size_or(7, 1)?),
+            2 | 102 if is_depth_wise => Some(1),
+            _ if is_depth_wise => return Err(self.unknown("8", term, "0, 1, 2, 101 or 102")),
+            _ => Some(outputs),
         };
         let scheme = scales.map(|scales| match scales {
             _ if scales == outputs => by_channel(0),
@@ -284,8 +292,6 @@ impl Loads<'_> {
         self.bias(outputs, 5);
         if let Some(scales) = scales {
             self.raw(&["weight", "scale"], vec![scales]);
-        }
-        if has_input {
             self.raw(&["input_scale"], vec![1]);
         }
         if term > 100 {
@@ -429,7 +435,7 @@ impl Loads<'_> {
     /// Adds a matrix of integers whose rows are packed into bytes.
     fn packed(&mut self, name: Part, rows: u64, columns: u64, bits: u64) {
         let bytes = columns.saturating_mul(bits).div_ceil(8);
-        let load = self.flagged(name, vec![rows, bytes]);
+        let load = self.add(name, vec![rows, bytes], Storage::Bytes);
         load.scheme = Some(BY_BLOCK);
         load.packed = match bits {
             4 => Some(("i4", vec![rows, columns])),
@@ -450,7 +456,8 @@ impl Loads<'_> {
         match self.layer.int(21, 1) {
             0 => self.flagged(&["data"], dims),
             1 => self.raw(&["data"], dims),
-            other => return Err(self.unknown("21", other, "0 or 1")),
+            3 => self.add(&["data"], dims, Storage::Bytes),
+            other => return Err(self.unknown("21", other, "0, 1 or 3")),
         };
         Ok(())
     }

@@ -323,7 +323,7 @@ def spelled():
     """Lists and texts in each of their forms, a shape that is stated, and names that are not words."""
     net = Net(data=(3, 4))
     net.layer("Reshape", "reshape/1", ["data"], ["a"], {0: 4, 1: 3, 30: (2, 4, 3, 1)})
-    net.layer("Einsum", "sum", ["a", "b"], ["c"], {0: [ord(letter) for letter in "ij,jk->ik"]})
+    net.layer("MatMul", "product", ["a", "b"], ["c"], {0: 0})
     net.layer("Clip", "clip.0", ["c"], ["out"], {0: -1.5, 1: 2e3, 9: '"two words"', 10: "word", 30: [2, 5, 3, 1]})
     net.layer("Slice", "slice", ["out"], ["p", "q"], {0: [-233, -233], 1: 0, 30: (2, 5, 1, 1, 2, 5, 2, 1)})
     net.layers.insert(1, ("MemoryData", "层", [], ["b"], {0: 5, 1: 4}))

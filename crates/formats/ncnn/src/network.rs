@@ -237,10 +237,10 @@ impl<'a> Text<'a> {
         let value = if let Some(rest) = value.strip_prefix('"') {
             // Up to the next quote in the line, with blanks.
             let start = end - rest.len();
-            let line = self.text.get(start..).unwrap_or_default().split('\n').next().unwrap_or_default();
-            let text = line.split('"').next().unwrap_or_default();
+            let line = self.text.get(start..).unwrap_or_default();
+            let (text, after) = line.split_at(line.find(['"', '\n']).unwrap_or(line.len()));
             self.budget.take_memory(2 * text.len() as u64)?;
-            end = start + text.len() + usize::from(text.len() < line.len());
+            end = start + text.len() + usize::from(after.starts_with('"'));
             Param::Text(text.to_owned())
         } else if value.starts_with(|first: char| first.is_ascii_alphabetic()) && !is_list {
             Param::Text(value.to_owned())

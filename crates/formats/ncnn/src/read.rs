@@ -419,7 +419,7 @@ impl Reader<'_> {
             let tensors = counted(*count, "quantized tensor", "quantized tensors");
             let more = if *count == 1 { "" } else { ", ..." };
             let text = format!(
-                "{tensors} (`{}`{more}) listed as integers, with `scale` or `table` nested under the name",
+                "{tensors} (`{}`{more}) listed as integers, with `scale` (a divisor) or `table` nested under the name",
                 quoted(first)
             );
             self.checkpoint.notes.push(Note::new("quantized-as-integers", text));

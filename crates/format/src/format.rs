@@ -104,6 +104,13 @@ pub trait Detect {
         false
     }
 
+    /// Returns true if the file `name` of `folder` has no distinctive content, and a file beside it describes it, as a network does for
+    /// weights without names. Called for files that no format recognizes by content.
+    fn recognises_beside(&self, folder: &FolderRef, name: &Path) -> bool {
+        let _ = (folder, name);
+        false
+    }
+
     /// Returns true if the content of a text file is not distinctive: the file extension decides, with a note.
     fn is_detected_by_extension(&self) -> bool {
         false

@@ -64,6 +64,10 @@ const DAMAGED_GGUF: &str = "looks like a GGUF model, but is not a valid one; the
 const DAMAGED_OPENVINO: &str = "looks like an OpenVINO model (XML), but is not a valid one; the file may be damaged, or this build does not include OpenVINO";
 /// Hint for a model of Core ML that its format does not recognize.
 const DAMAGED_CORE_ML: &str = "looks like a Core ML model, but is not a valid one; the file may be damaged, or this build does not include Core ML";
+/// Hint for a network of ncnn that its format does not recognize.
+const DAMAGED_NCNN: &str = "looks like a network of ncnn, but is not a valid one; the file may be damaged, or this build does not include ncnn";
+/// Type of the first layer in a network of pnnx.
+const PNNX: &[u8] = b"pnnx.";
 /// Hint for weights of Darknet that its format does not recognize.
 const DAMAGED_DARKNET: &str = "looks like Darknet weights, but is not a valid file; the file may be damaged, or this build does not include Darknet";
 /// Hint for a model of TensorFlow Lite that its format does not recognize.
@@ -201,10 +205,17 @@ fn by_structure(head: &[u8], file: &FileName) -> Option<Phrase> {
     if head.get(4..8) == Some(b"TFL3") {
         return Some(DAMAGED_TFLITE.into());
     }
-    // The number that begins the text and the binary form of a network; its weights have no beginning of their own.
+    // The number that begins the text and the binary form of a network, and the text of a network of pnnx.
     let line = head.strip_prefix(b"7767517").unwrap_or_default();
-    if line.starts_with(b"\n") || line.starts_with(b"\r\n") || head.starts_with(&7_767_517u32.to_le_bytes()) {
-        return Some(not_read("a network of ncnn"));
+    let is_text = line.starts_with(b"\n") || line.starts_with(b"\r\n");
+    if is_text && line.windows(PNNX.len()).any(|window| window == PNNX) {
+        return Some(
+            "looks like a network of pnnx, which Weighbridge does not read; open the .ncnn.param file that pnnx writes with it"
+                .into(),
+        );
+    }
+    if is_text || head.starts_with(&7_767_517u32.to_le_bytes()) {
+        return Some(DAMAGED_NCNN.into());
     }
     if head.get(257..262) == Some(b"ustar") {
         return Some("looks like a tar archive; unpack it first".into());
@@ -511,8 +522,10 @@ mod tests {
 
     #[test]
     fn detects_ncnn() {
-        assert_type("m.param", b"7767517\n75 83\nInput data 0 1 data\n", "a network of ncnn");
-        assert_type("m.param.bin", b"\xdd\x85\x76\0\x4b\0\0\0", "a network of ncnn");
+        assert_eq!(hint_of("m.param", b"7767517\n75 83\nInput data 0 1 data\n"), DAMAGED_NCNN);
+        assert_eq!(hint_of("m.param.bin", b"\xdd\x85\x76\0\x4b\0\0\0"), DAMAGED_NCNN);
+        let pnnx = b"7767517\n9 8\npnnx.Input  pnnx_input_0  0 1 0 #0=(1,4)f32\n";
+        assert!(hint_of("m.pnnx.param", pnnx).starts_with("looks like a network of pnnx, which"));
     }
 
     #[test]

@@ -59,6 +59,7 @@
 //! | [`tflite`](formats::tflite) | yes | no | models of TensorFlow Lite |
 //! | [`openvino`](formats::openvino) | yes | no | models of OpenVINO: IR 10 and 11 |
 //! | [`coreml`](formats::coreml) | yes | no | models and packages of Core ML |
+//! | [`ncnn`](formats::ncnn) | yes | no | networks of ncnn with their weights |
 //! | [`flax`](formats::flax) | yes | yes | Flax: trees of arrays in MessagePack, one file or shards |
 //! | `orbax` | yes | no | Orbax: folders of arrays in OCDBT or Zarr |
 //! | [`joblib`](formats::joblib) | yes | no | dumps of joblib, pickled scikit-learn estimators |
@@ -71,7 +72,7 @@
 //! # Features
 //!
 //! Each format is a feature: `primitiv`, `safetensors`, `numpy` (npy and npz), `torch`, `hdf5`, `tables` (Parquet, Arrow, text, word
-//! vectors), `paddle`, `onnx`, `gguf`, `mxnet`, `caffe`, `darknet`, `tensorflow`, `tflite`, `openvino`, `coreml`, `flax` (with Orbax), `joblib` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (edit rules in files, and
+//! vectors), `paddle`, `onnx`, `gguf`, `mxnet`, `caffe`, `darknet`, `tensorflow`, `tflite`, `openvino`, `coreml`, `ncnn`, `flax` (with Orbax), `joblib` and `biggraph`. So are `scan`, `seal`, `exec` (running Paddle programs), `rules` (edit rules in files, and
 //! renames by globs and regular expressions) and `wide` (loops for AVX2 and AVX-512). All are on by default. `tract` (runs exported
 //! ONNX graphs) and `usearch` (approximate indexes of tables) are not. Converting, comparing,
 //! checking and printing are always included. A format whose feature is off is reported as unknown. With only `primitiv`,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
     /// Form of [`bytes`](Self::bytes): `program-desc` (protobuf), `pir` (JSON), `mxnet` (JSON), `caffe` (protobuf without blobs, or
-    /// its text form), `darknet` (text), `openvino` (XML), `onnx` (protobuf, without the elements of its tensors), or `tensorflow`, `tflite` and `coreml` (no bytes: they stay
+    /// its text form), `darknet` (text), `openvino` (XML), `ncnn` (text or binary), `onnx` (protobuf, without the elements of its tensors), or `tensorflow`, `tflite` and `coreml` (no bytes: they stay
     /// in the file).
     pub form: &'static str,
     /// Version of the framework or of the form stated in the program: `2.6.2`.
@@ -131,7 +131,10 @@ pub struct Endpoint {
 impl Topology {
     /// Returns true if the file of the program also contains its tensors, which therefore match their declarations.
     pub fn has_tensors(&self) -> bool {
-        matches!(self.form, "onnx" | "caffe" | "darknet" | "openvino" | "tensorflow" | "tflite" | "coreml")
+        matches!(
+            self.form,
+            "onnx" | "caffe" | "darknet" | "openvino" | "tensorflow" | "tflite" | "coreml" | "ncnn"
+        )
     }
 
     /// Returns the variables stored in parameter files: persistable data of all blocks, without lists and handles of the

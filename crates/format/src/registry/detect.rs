@@ -1,5 +1,5 @@
-//! Format detection by content, then by file extension, with a note. Tables of numbers have no distinctive content. Scans for code
-//! do not use this module: a pickle can be plain text with any name.
+//! Format detection by content, then by a file beside, then by file extension, with a note. Tables of numbers have no distinctive
+//! content. Scans for code do not use this module: a pickle can be plain text with any name.
 
 use super::{Registry, head_of};
 use crate::{Format, OpenOptions, unknown};
@@ -7,25 +7,31 @@ use std::path::Path;
 use weighbridge_core::ErrorCode;
 use weighbridge_core::checkpoint::Note;
 use weighbridge_core::error::Result;
-use weighbridge_io::source::SourceRef;
+use weighbridge_io::source::{FolderRef, SourceRef};
 
-/// Returns the format of a source, with a note if it was detected by its `name` only.
+/// Returns the format of a source, with a note if it was detected by its name only. `around` is its folder with its name in it.
 ///
 /// # Errors
 /// As [`Registry::by_id`] for the requested format, and as [`Registry::detect`].
 pub(super) fn format_of(
     registry: &Registry,
     source: &SourceRef,
-    name: Option<&Path>,
+    around: Option<(&FolderRef, &Path)>,
     options: &OpenOptions,
 ) -> Result<(&'static dyn Format, Option<Note>)> {
     if let Some(id) = &options.format {
         return registry.by_id(id).map(|format| (format, None));
     }
     registry.detect(source).map(|format| (format, None)).or_else(|error| {
-        let format = name
-            .filter(|_| error.code() == ErrorCode::UnknownFormat)
-            .and_then(|name| detect_format(registry, source, name));
+        let is_unknown = error.code() == ErrorCode::UnknownFormat;
+        if let Some((folder, name)) = around
+            && (is_unknown || error.code() == ErrorCode::EmptyFile)
+            && let Some(format) = registry.iter().find(|format| format.recognises_beside(folder, name))
+        {
+            return Ok((format, None));
+        }
+        let named = around.filter(|_| is_unknown);
+        let format = named.and_then(|(_, name)| detect_format(registry, source, name));
         let Some(format) = format else { return Err(error) };
         let text = format!("format {} detected by the file extension only", format.info().id);
         Ok((format, Some(Note::new("told-by-extension", text))))
@@ -78,17 +84,17 @@ pub(super) fn is_table_by_extension(registry: &Registry, source: &SourceRef, nam
     complete.lines().all(&mut is_row) && float
 }
 
-/// Returns the format of a damaged source: by its content, by its damaged beginning, or by its `name`.
+/// Returns the format of a damaged source: by its content, by its damaged beginning, or by its name.
 ///
 /// # Errors
 /// As [`format_of`].
 pub(super) fn format_of_damaged(
     registry: &Registry,
     source: &SourceRef,
-    name: Option<&Path>,
+    around: Option<(&FolderRef, &Path)>,
     options: &OpenOptions,
 ) -> Result<&'static dyn Format> {
-    let error = match format_of(registry, source, name, options) {
+    let error = match format_of(registry, source, around, options) {
         Ok((format, _)) => return Ok(format),
         Err(error) => error,
     };
@@ -96,6 +102,6 @@ pub(super) fn format_of_damaged(
     let left = registry
         .iter()
         .find(|format| format.salvager().is_some_and(|own| own.recognises_damaged(&head, source)));
-    let named = || name.and_then(|name| registry.by_extension(name).ok()).map(|(format, _)| format);
+    let named = || around.and_then(|(_, name)| registry.by_extension(name).ok()).map(|(format, _)| format);
     left.or_else(named).ok_or(error)
 }

@@ -155,7 +155,7 @@ impl Registry {
     ) -> Result<Checkpoint> {
         let label = source.label().to_owned();
         let open = |options: &OpenOptions| {
-            let (format, note) = format_of(self, &source, Some(name), options)?;
+            let (format, note) = format_of(self, &source, Some((folder, name)), options)?;
             let mut opened = format
                 .open_beside(source.clone(), folder, name, options)
                 .map_err(|error| unknown::or_empty(error, &source))?;

@@ -238,7 +238,9 @@ fn verify_tensor(tensor: &TensorEntry) -> Result<bool> {
 fn format_at(registry: &Registry, place: &Input<'_>, options: &OpenOptions) -> Result<&'static dyn Format> {
     match *place {
         Input::Alone(source) => format_of_damaged(registry, source, None, options),
-        Input::Beside(source, _, name) => format_of_damaged(registry, source, Some(name), options),
+        Input::Beside(source, folder, name) => {
+            format_of_damaged(registry, source, Some((folder, name)), options)
+        }
         Input::Folder(folder) => match &options.format {
             Some(id) => registry.by_id(id),
             None => registry.detect_folder(folder),

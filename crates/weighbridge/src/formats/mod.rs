@@ -37,6 +37,9 @@ pub use weighbridge_joblib as joblib;
 #[cfg(feature = "mxnet")]
 #[doc(no_inline)]
 pub use weighbridge_mxnet as mxnet;
+#[cfg(feature = "ncnn")]
+#[doc(no_inline)]
+pub use weighbridge_ncnn as ncnn;
 #[cfg(feature = "numpy")]
 #[doc(no_inline)]
 pub use weighbridge_numpy::{npy, npz};
@@ -127,6 +130,8 @@ pub static ALL: &[&dyn Format] = &[
     &tflite::Tflite,
     #[cfg(feature = "openvino")]
     &openvino::OpenVino,
+    #[cfg(feature = "ncnn")]
+    &ncnn::Ncnn,
     #[cfg(feature = "flax")]
     &flax::Flax,
     #[cfg(feature = "flax")]

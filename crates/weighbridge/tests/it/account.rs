@@ -69,6 +69,7 @@ fn files_of_the_originals_account_fully() {
         "tflite/good",
         "openvino/good",
         "coreml/good",
+        "ncnn/good",
         "torch/good",
         "biggraph/set1",
         "biggraph/set2",

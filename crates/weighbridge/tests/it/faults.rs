@@ -73,6 +73,7 @@ fn goldens() -> Vec<PathBuf> {
         "openvino/good/conv.xml",
         "coreml/good/plain.mlmodel",
         "coreml/good/affine8.mlpackage",
+        "ncnn/good/conv.param",
         "flax/good/adam.msgpack",
         "orbax/good/small",
         "hdf5/small/plain_default.h5",

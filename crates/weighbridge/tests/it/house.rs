@@ -173,6 +173,7 @@ const LAYERS: [&[&str]; 10] = [
         "formats/tflite",
         "formats/openvino",
         "formats/coreml",
+        "formats/ncnn",
         "formats/flax",
         "formats/biggraph",
     ],

@@ -145,6 +145,9 @@ const UNTOLD: &[(&str, &[&str])] = &[
     ("coreml/good/opaque.mlmodel", &["custom-operators", "left-out"]),
     ("coreml/good/blobs.mlpackage/", &["custom-operators"]),
     ("coreml/good/forest.mlmodel", &["left-out"]),
+    // Weights, which only the network describes, and a layer of the application.
+    ("ncnn/good/custom.param", &["custom-operators"]),
+    ("ncnn/good/", &["unknown-content"]),
     // Arrays of dtypes that are not read.
     ("flax/good/unsupported_dtypes.msgpack", &["left-out"]),
     // A graph in text form.
@@ -183,6 +186,7 @@ fn good_files_give_no_false_alarm() {
         "tflite/good",
         "openvino/good",
         "coreml/good",
+        "ncnn/good",
         "torch/good",
     ] {
         let report = look(testdata(folder));

@@ -9,7 +9,7 @@ use weighbridge::ops::{ConvertOptions, convert};
 use weighbridge::{OpenOptions, formats};
 
 /// Folders of golden files: every file in them that can be opened, and folders that are models.
-const GOLDEN: [&str; 24] = [
+const GOLDEN: [&str; 25] = [
     "tables",
     "npy/good",
     "npz/good",
@@ -25,6 +25,7 @@ const GOLDEN: [&str; 24] = [
     "tflite/good",
     "openvino/good",
     "coreml/good",
+    "ncnn/good",
     "flax/good",
     "orbax/good",
     "torch/good",

@@ -556,11 +556,11 @@ impl PlanOptions {
             let rest = "what only Weighbridge reads: roles, attributes, exact paths";
             let keys = entry.as_deref().map(Metadata::carried_keys).unwrap_or_default();
             let detail = match keys.is_empty() {
-                true => format!("all tensors are written, but not {rest}"),
+                true => format!("the tensors are written, but not {rest}"),
                 false => {
                     let keys = keys.iter().map(|key| escape_text(key));
                     format!(
-                        "all tensors are written, but not the metadata ({}) and {rest}",
+                        "the tensors are written, but not the metadata ({}) and {rest}",
                         first_and_more(keys, MAX_NAMED_KEYS)
                     )
                 }

@@ -111,7 +111,7 @@ pub static TARGETS: &[Target] = &[
     format("tflite", &["tflite/good"], &["tflite"], 2),
     format("openvino", &["openvino/good"], &["xml"], 1),
     format("coreml", &["coreml/good"], &["mlmodel"], 1),
-    format("ncnn", &["ncnn/good"], &["param"], 1),
+    format("ncnn", &["ncnn/good", "ncnn/alone"], &["param"], 1),
     format("flax", &["flax/good"], &[], 2),
     format("parquet", &["tables"], &["parquet"], 1),
     format("arrow", &["tables"], &["arrow"], 1),

@@ -14,11 +14,11 @@ pub use ends::readings;
 
 use super::read::Member;
 use super::salvage::salvage;
-use super::{CENTRAL_LEN, DEFLATE_RATIO};
+use super::{CENTRAL, CENTRAL_LEN, DEFLATE_RATIO, DESCRIPTOR_LEN, LOCAL};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
-use weighbridge_io::source::SourceRef;
+use weighbridge_io::source::{SourceRef, read_vec};
 
 /// Listed faults of one kind.
 const MAX_ODDITIES: usize = 20;
@@ -80,7 +80,9 @@ impl Survey {
         let intact = salvage(source, limits)?.members.into_iter();
         let mut intact: HashMap<u64, Member> = intact.map(|member| (member.header_offset, member)).collect();
         for found in self.members.iter_mut().filter(|found| !found.readable) {
-            if let Some(member) = intact.remove(&found.member.header_offset) {
+            if let Some(member) = intact.remove(&found.member.header_offset)
+                && ends_at_a_header(source, member.data_offset.saturating_add(member.compressed_len))?
+            {
                 *found = Found { member, readable: true };
             }
         }
@@ -133,6 +135,18 @@ impl Survey {
             }
         }
     }
+}
+
+/// True where a local header, the directory or the end of the archive follows the descriptor at `at`. Data may look like a
+/// descriptor, too.
+fn ends_at_a_header(source: &SourceRef, at: u64) -> Result<bool> {
+    let tail = read_vec(&**source, at, (DESCRIPTOR_LEN + 4).min(source.len().saturating_sub(at)))?;
+    // With and without a signature, with lengths of four and of eight bytes.
+    let follows = |len: usize| match tail.get(len..) {
+        Some(rest) => rest.is_empty() || rest.starts_with(&LOCAL) || rest.starts_with(&CENTRAL),
+        None => false,
+    };
+    Ok([12, 16, 20, 24].into_iter().any(follows))
 }
 
 /// The name on systems that ignore case and trailing dots and spaces.

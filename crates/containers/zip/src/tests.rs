@@ -347,3 +347,40 @@ fn header_reads_are_bounded() {
     let (surveyed, _) = read(&bytes);
     assert!(surveyed < 8 * bytes.len() as u64, "{surveyed} bytes of {}", bytes.len());
 }
+
+/// Member whose length and checksum only follow its data.
+fn described(name: &str, data: &[u8]) -> Vec<u8> {
+    let mut bytes = LOCAL.to_vec();
+    bytes.extend([20, 0, 8, 0, 0, 0]);
+    bytes.extend([0; 16]);
+    bytes.extend(u16::try_from(name.len()).unwrap().to_le_bytes());
+    bytes.extend([0, 0]);
+    bytes.extend(name.bytes());
+    bytes.extend(data);
+    bytes.extend(descriptor(data));
+    bytes
+}
+
+fn descriptor(data: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(data.len()).unwrap();
+    [DESCRIPTOR, crc32fast::hash(data).to_le_bytes(), len.to_le_bytes(), len.to_le_bytes()].concat()
+}
+
+#[test]
+fn lengths_of_truncated_archives_are_found_behind_the_data() {
+    // Data that begins as a complete member of its own does not hide the rest.
+    let hiding = [b"begin".to_vec(), descriptor(b"begin"), b"the rest".to_vec()].concat();
+    let whole = [described("a", b"first"), described("hiding", &hiding), described("b", b"last")].concat();
+    let readable = |bytes: &[u8]| {
+        let survey = survey(&memory(bytes.to_vec()), &Limits::default()).unwrap();
+        let names = survey.members.into_iter().filter(|found| found.readable);
+        names.map(|found| (found.member.name, found.member.len)).collect::<Vec<_>>()
+    };
+    assert_eq!(readable(&whole), [("a".to_owned(), 5), ("b".to_owned(), 4)]);
+    // Cut right behind it, nothing tells the two apart.
+    let behind = described("a", b"first").len() + described("hiding", b"begin").len();
+    for cut in (0..whole.len()).filter(|cut| *cut != behind) {
+        let found = readable(&whole[..cut]);
+        assert!(found.iter().all(|(name, len)| name == "a" && *len == 5), "{cut}: {found:?}");
+    }
+}

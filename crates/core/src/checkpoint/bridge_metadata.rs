@@ -369,11 +369,11 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
     if let (Some(format), Some(kind)) = (index.format, index.kind) {
         checkpoint.origin = Some(Origin { format, kind });
     }
-    let (mut unknown, mut missing) = (0usize, 0usize);
+    let (mut unknown, mut missing, mut unreadable) = (0usize, 0usize, false);
     if let Some(raw) = index.metadata {
         match parse_bounded(&raw, MAX_METADATA).as_ref().and_then(Json::as_array) {
             Some(pairs) => restore_metadata(checkpoint, pairs),
-            None => unknown += 1,
+            None => unreadable = true,
         }
     }
     let mut found: HashMap<&str, TensorEntry> =
@@ -410,19 +410,19 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
         }
     }
     let key = Metadata::INDEX_KEY;
+    let tensors = |count: usize| counted(count, "tensor", "tensors");
+    let are = |count: usize| if count == 1 { "is" } else { "are" };
     let faults = [
-        (
-            missing,
-            format!("{} in `{key}`, but not in the file", counted(missing, "tensor is", "tensors are")),
-        ),
-        (unknown, format!("{} not as listed", counted(unknown, "tensor is", "tensors are"))),
-        (added, format!("{} not listed", counted(added, "tensor is", "tensors are"))),
+        (missing, format!("lists {} that {} not there", tensors(missing), are(missing))),
+        (unknown, format!("describes {} that {} different", tensors(unknown), are(unknown))),
+        (added, format!("does not list {} that {} there", tensors(added), are(added))),
+        (usize::from(unreadable), "holds unreadable metadata".to_owned()),
     ];
     let faults: Vec<String> =
         faults.into_iter().filter(|&(count, _)| count > 0).map(|(_, text)| text).collect();
     if !faults.is_empty() {
         let text = format!(
-            "the file was changed after it was written, or a part is missing: by the metadata `{key}`, {}",
+            "the metadata `{key}` {}: the file was changed after it was written, or a part is missing",
             faults.join(", ")
         );
         checkpoint.notes.push(Note::omission("carried-index-differs", text));

@@ -292,9 +292,6 @@ impl Checkpoint {
             notes.push(Note::new("not-proved", text));
         }
         let text = format!("from a damaged file: {headline}");
-        // The lost tensors are named.
-        let told = |note: &Note| !damage.lost.is_empty() && note.code == NoteCode::CarriedIndexDiffers;
-        self.notes.retain(|note| !told(note));
         let mut metadata: Metadata = std::mem::take(&mut self.metadata);
         metadata.set(Metadata::SALVAGED_KEY, Value::Text(text));
         self.metadata = metadata;

@@ -342,3 +342,21 @@ families! {
     tables: "tables", true;
     npy: "npy", false;
 }
+
+/// One tensor of a storage has its checksum; the others are as damaged as it.
+#[test]
+fn tied_tensors_are_as_intact_as_their_bytes() {
+    for (name, lost) in [("tied.pt", 3), ("views.pt", 3)] {
+        let mut bytes = std::fs::read(testdata("torch/good").join(name)).unwrap();
+        let of = |bytes: &[u8]| registry().open_source(memory(bytes), &options("torch", true)).unwrap();
+        let all = of(&bytes);
+        assert!(all.notes.iter().all(|note| note.code != "not-proved"), "{name}: {:?}", all.notes);
+        let at = usize::try_from(all.tensors[0].extents[0].offset).unwrap();
+        bytes[at] ^= 0xff;
+        let damaged = of(&bytes);
+        assert_eq!(all.tensors.len() - damaged.tensors.len(), lost, "{name}: {:?}", damaged.damage);
+        assert_eq!(damaged.damage.unwrap().lost.len(), lost);
+        let intact: HashMap<String, FormatInfo> = all.tensors.iter().map(|t| (t.text(), facts(t))).collect();
+        assert!(damaged.tensors.iter().all(|tensor| intact[&tensor.text()] == facts(tensor)));
+    }
+}

@@ -238,7 +238,9 @@ fn is_separated_by_blanks(source: &SourceRef) -> Result<bool> {
 /// Returns the first field behind a name that is not a number, if each of the first lines has one: a list of edges.
 fn word_in_each_line(source: &SourceRef) -> Result<Option<String>> {
     let head = read_vec(&**source, 0, source.len().min(HEAD as u64))?;
-    let end = memchr::memrchr(b'\n', &head).unwrap_or(head.len());
+    let whole = head.len() as u64 == source.len();
+    // The last field of a truncated line may be a part of a number.
+    let Some(end) = memchr::memrchr(b'\n', &head).or(whole.then_some(head.len())) else { return Ok(None) };
     let mut first = None;
     for line in head[..end].split(|&b| b == b'\n') {
         let mut fields = without_return(line).split(|&b| b == b'\t').skip(1);

@@ -192,3 +192,15 @@ fn published_embeddings_are_entities_and_relations() {
     // A table of two columns with a number as its first name.
     assert_eq!(open(b"5\t1\t2\nb\t1.5\t2\n").unwrap().tensors[0].shape.dims(), [2, 2]);
 }
+
+#[test]
+fn lists_of_edges_are_refused_and_long_lines_are_not() {
+    for text in ["a\tlikes\tb\n", "a\tlikes\tb\nb\tlikes\tc", "a\t1\tb\n"] {
+        assert_eq!(open(text.as_bytes()).unwrap_err().code().as_str(), "not-numbers", "{text}");
+    }
+    // The head of the file may end in any byte of a number.
+    for len in 4080..4100 {
+        let text = format!("{}\t-1e-3\t-2e-3\n", "n".repeat(len));
+        assert_eq!(open(text.as_bytes()).unwrap().tensors[0].shape.dims(), [1, 2], "{len}");
+    }
+}

@@ -4,6 +4,7 @@ use crate::checkpoint::{Attributes, Checkpoint, TensorEntry, Value};
 use crate::error::{Error, Result};
 use crate::formats::{self, OpenOptions};
 use crate::ops::inputs::Inputs;
+use crate::source::LocalFolder;
 use crate::text::{counted, first_and_more};
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,13 +17,17 @@ const MAX_NAMED: usize = 5;
 /// Attributes about bytes shared by tensors: they follow the elements.
 const SHARING: [&str; 2] = [Attributes::ALIAS_OF, Attributes::STORAGE];
 
-/// Fails where writing to `target` would replace the model `like`.
+/// Fails where writing to `target` would replace the model `like`, or a file of it.
 ///
 /// # Errors
 /// [`crate::Kind::Usage`], `output-is-input`.
 pub(super) fn check_apart(like: &Path, target: &Path) -> Result<()> {
     let mut inputs = Inputs::default();
     inputs.add(like.to_owned());
+    // A path that is no folder has no files; opening reports its errors.
+    if let Ok(found) = LocalFolder::open(like).and_then(|folder| folder.survey(1)) {
+        found.items.iter().for_each(|item| inputs.add(like.join(&item.name)));
+    }
     inputs.check_apart(target)
 }
 
@@ -266,6 +271,11 @@ mod tests {
         std::fs::copy(model("dense.keras"), &copy).unwrap();
         let before = std::fs::read(&copy).unwrap();
         let force = ConvertOptions { force: true, ..options(&copy, Changes::default()) };
+        let error = convert(model("dense.keras"), &copy, &force).unwrap_err();
+        assert_eq!(error.code().as_str(), "output-is-input");
+        assert_eq!(std::fs::read(&copy).unwrap(), before);
+        // Nor is a file of a model that is a folder.
+        let force = ConvertOptions { force: true, ..options(folder.path(), Changes::default()) };
         let error = convert(model("dense.keras"), &copy, &force).unwrap_err();
         assert_eq!(error.code().as_str(), "output-is-input");
         assert_eq!(std::fs::read(&copy).unwrap(), before);

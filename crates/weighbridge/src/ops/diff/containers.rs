@@ -36,8 +36,7 @@ pub(super) fn compare(
     if !renamed {
         of_tensors([left, right], [a, b], pairs, &mut compared.changes);
     } else if a.of_tensors().chain(b.of_tensors()).next().is_some() {
-        let text =
-            "the lists, tuples and dicts around the tensors were not compared, because tensors were renamed";
+        let text = "all tensors were compared, but not the lists, tuples and dicts that hold them, as names were changed";
         compared.notes.push(text.to_owned());
     }
     if !a.values_are_elsewhere() && !b.values_are_elsewhere() {

@@ -460,7 +460,10 @@ pub(crate) fn diff_checkpoints(
         }
         // Tensors that are renamed into or out of a nested dict leave its versions where they were.
         for checkpoint in [&mut left, &mut right].into_iter().filter(|_| renamed) {
-            if let Some(joined) = checkpoint.metadata.joined_versions(&mut Vec::new()) {
+            let mut conflicts = Vec::new();
+            if let Some(joined) = checkpoint.metadata.joined_versions(&mut conflicts)
+                && conflicts.is_empty()
+            {
                 checkpoint.metadata.take_versions();
                 checkpoint.metadata.set(Metadata::MODULE_VERSIONS, joined);
             }

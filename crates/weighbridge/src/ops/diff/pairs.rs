@@ -2,7 +2,7 @@
 
 use super::{Side, blame};
 use crate::checkpoint::{Checkpoint, Name, TensorEntry, TensorPath};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::finding::Finding;
 use crate::ops::hash;
 use crate::tensor::{DType, Shape};
@@ -143,6 +143,13 @@ fn by_content(
             let other = places.get(at).and_then(|&place| right.tensors.get(place));
             (other.map_or(0, |other| in_common(&entry.path, &other.path)), std::cmp::Reverse(at))
         });
+        // Parameters that were never trained are equal to many others.
+        let named_alike = best
+            .and_then(|at| right.tensors.get(*places.get(at)?))
+            .is_some_and(|other| in_common(&entry.path, &other.path) > 0);
+        if !named_alike && is_constant(entry)? {
+            continue;
+        }
         if let Some(place) = best.and_then(|at| places.remove(at)) {
             taken[place] = true;
             found[l] = Some((place, Found::Content));
@@ -159,6 +166,25 @@ fn hash(side: Side<'_>, unread: &mut Vec<Finding>) -> Result<Option<String>> {
     };
     unread.push(Finding::from_error(&error).ok_or(error)?);
     Ok(None)
+}
+
+/// True where all elements are the same. Reads the elements up to the first different one.
+fn is_constant(entry: &TensorEntry) -> Result<bool> {
+    let Some(size) = entry.dtype().size() else { return Ok(false) };
+    let mut first: Option<Vec<u8>> = None;
+    let read = hash::for_each_chunk(entry, &mut |bytes| {
+        let mut elements = bytes.chunks_exact(size);
+        let first = match &first {
+            Some(first) => first,
+            None => first.insert(elements.next().unwrap_or_default().to_vec()),
+        };
+        if elements.all(|element| element == first.as_slice()) { Ok(()) } else { Err(Error::cancelled()) }
+    });
+    match read {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == Kind::Cancelled => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the number of equal parts at the ends of both names.

@@ -20,7 +20,8 @@ const ITEM_WORK: u64 = 512;
 /// Bytes at the beginning of a file for detection.
 const HEAD: u64 = 4096;
 /// Extensions of texts that programs do not load.
-const TEXTS: &[&str] = &["md", "txt", "rst", "csv", "yml", "yaml", "gitattributes", "gitignore"];
+const TEXTS: &[&str] =
+    &["md", "txt", "rst", "csv", "tsv", "toml", "yml", "yaml", "gitattributes", "gitignore"];
 
 /// Extensions of Jinja templates.
 const TEMPLATES: &[&str] = &["jinja", "jinja2", "j2"];

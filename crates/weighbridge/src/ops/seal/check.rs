@@ -242,9 +242,17 @@ fn against(path: &Path, read: &Read, place: &Path, options: &CheckOptions) -> Re
             return Ok(checked);
         }
     } else {
-        let text = "the format differs from the sealed one: only tensors are compared, not files, program and \
-                            metadata";
-        let hint = phrase!["if that is enough, use ", Opt::TensorsOnly];
+        let (why, way) = match (fits, is_folder) {
+            (true, _) => ("the format differs from the sealed one", ""),
+            (false, true) => {
+                ("the manifest is that of a file, not of a folder", "give the path of the sealed file; ")
+            }
+            (false, false) => {
+                ("the manifest is that of a folder, not of a file", "give the path of the folder; ")
+            }
+        };
+        let text = format!("{why}: only tensors are compared, not files, program and metadata");
+        let hint = phrase![way, "if that is enough, use ", Opt::TensorsOnly];
         checked.findings.push(Finding::unchecked("files-not-compared", text).hint(hint));
     }
     tensors(&subject, manifest, options, &mut checked)?;
@@ -265,7 +273,16 @@ fn against(path: &Path, read: &Read, place: &Path, options: &CheckOptions) -> Re
         && let Some(finding) =
             checked.findings.iter_mut().find(|one| one.code == FindingCode::FilesNotCompared)
     {
-        finding.text = "all tensors match; files of another format cannot be compared".into();
+        finding.text = match (fits, is_folder) {
+            (true, _) => "all tensors match; files of another format cannot be compared",
+            (false, true) => {
+                "all tensors match; the files were not compared, as the manifest is that of a file"
+            }
+            (false, false) => {
+                "all tensors match; the file was not compared, as the manifest is that of a folder"
+            }
+        }
+        .into();
     }
     Ok(checked)
 }

@@ -99,3 +99,25 @@ fn ties_are_a_note_not_a_difference() {
     let (left, right) = (of(tied(&["a", "b"], &[(1, "a")])), of(tied(&["a", "b"], &[])));
     assert_eq!(diff_checkpoints(left, right, &options).unwrap().notes, none);
 }
+
+/// Versions of one module in two state dicts: joined, one of them would be lost.
+#[test]
+fn conflicting_module_versions_are_compared_as_they_are() {
+    let side = |version: i64| {
+        let versions = |name: &str, version| {
+            Value::Map(vec![(name.into(), Value::Map(vec![("version".into(), Value::I64(version))]))])
+        };
+        let mut side = of(vec![f32s("m.w", &[1.0])]);
+        side.metadata.set("_metadata", versions("m", version));
+        side.metadata.set("m._metadata", versions("", 2));
+        side
+    };
+    let options = DiffOptions { rename: vec!["m=m2".to_owned()], ..DiffOptions::default() };
+    let other = |version| {
+        let mut other = side(version);
+        apply(&mut other, &Rule::parse("rename", &["m=m2".to_owned()]).unwrap(), false).unwrap();
+        other
+    };
+    assert!(!diff_checkpoints(side(7), other(7), &options).unwrap().is_different());
+    assert!(diff_checkpoints(side(7), other(9), &options).unwrap().is_different());
+}

@@ -1,0 +1,140 @@
+//! Flat tensors: parameters one after another, in parts of several ranks.
+
+use std::sync::Arc;
+use weighbridge_core::Budget;
+use weighbridge_core::checkpoint::{Role, TensorEntry, TensorPath};
+use weighbridge_core::error::{Error, Result};
+use weighbridge_core::source::ConcatSource;
+use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
+use weighbridge_io::source::{MemorySource, SourceRef};
+use weighbridge_pickle::ObjectId;
+use weighbridge_torch_archive::Saved;
+
+/// Memory of a byte range, in the source that joins them.
+const RANGE: u64 = 64;
+
+/// Byte range `(source, offset, length)`.
+pub(super) type Range = (SourceRef, u64, u64);
+
+/// Elements of a tensor with one dimension.
+#[derive(Debug, Clone)]
+pub(super) struct Flat {
+    pub(super) dtype: DType,
+    endian: Endian,
+    source: SourceRef,
+    offset: u64,
+    /// Number of elements.
+    pub(super) count: u64,
+}
+
+impl Flat {
+    /// Reads a tensor; `None` for one with another number of dimensions, and for other objects.
+    ///
+    /// # Errors
+    /// Errors of [`Saved::tensor`].
+    pub(super) fn of(saved: &Saved, id: ObjectId) -> Result<Option<Self>> {
+        if !saved.is_tensor(id) || saved.sparse(id).is_some() || saved.quantizer(id).is_some() {
+            return Ok(None);
+        }
+        let Some(entry) = saved.tensor(id, TensorPath::value())? else { return Ok(None) };
+        let (&[count], Some(extent), Some(_)) =
+            (entry.shape.dims(), entry.single_extent(), entry.stored.size())
+        else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            dtype: entry.stored,
+            endian: extent.encoding.endian,
+            source: extent.source.clone(),
+            offset: extent.offset,
+            count,
+        }))
+    }
+}
+
+/// Flat tensors in sequence.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) dtype: DType,
+    endian: Endian,
+    /// Each with the index of its first element.
+    parts: Vec<(u64, Flat)>,
+    /// Number of elements.
+    pub(super) count: u64,
+}
+
+impl Line {
+    /// Concatenates tensors. `None` without a tensor, and for tensors of different dtypes.
+    pub(super) fn of<'a>(flats: impl IntoIterator<Item = &'a Flat>) -> Option<Self> {
+        let mut line: Option<Self> = None;
+        for flat in flats {
+            let own = line.get_or_insert_with(|| Self {
+                dtype: flat.dtype,
+                endian: flat.endian,
+                parts: Vec::new(),
+                count: 0,
+            });
+            if (own.dtype, own.endian) != (flat.dtype, flat.endian) {
+                return None;
+            }
+            own.parts.push((own.count, flat.clone()));
+            own.count = own.count.checked_add(flat.count)?;
+        }
+        line
+    }
+
+    /// Appends the byte ranges of `count` elements from element `from` on. The line must have them.
+    pub(super) fn ranges(&self, from: u64, count: u64, budget: &Budget, out: &mut Vec<Range>) -> Result<()> {
+        let size = self.dtype.size().unwrap_or(1) as u64;
+        let (mut at, end) = (from, from + count);
+        let first = self.parts.partition_point(|(start, _)| *start <= from).saturating_sub(1);
+        for (start, flat) in self.parts.get(first..).unwrap_or_default() {
+            if at >= end {
+                break;
+            }
+            let stop = end.min(start + flat.count);
+            if stop <= at {
+                continue;
+            }
+            budget.take_memory(RANGE)?;
+            let (offset, len) = (flat.offset + (at - start) * size, (stop - at) * size);
+            match out.last_mut() {
+                Some((source, before, own)) if Arc::ptr_eq(source, &flat.source) && *before + *own == offset => {
+                    *own += len;
+                }
+                _ => out.push((flat.source.clone(), offset, len)),
+            }
+            at = stop;
+        }
+        Ok(())
+    }
+
+    /// Makes a tensor of byte ranges of this line, or of lines with the same dtype.
+    ///
+    /// # Errors
+    /// As [`TensorEntry::dense`].
+    pub(super) fn tensor(
+        &self,
+        path: TensorPath,
+        role: Role,
+        shape: Shape,
+        ranges: Vec<Range>,
+        label: &str,
+    ) -> Result<TensorEntry> {
+        let (source, offset): (SourceRef, u64) = match ranges.as_slice() {
+            [(source, offset, _)] => (source.clone(), *offset),
+            [] => (Arc::new(MemorySource::new(label, Vec::new())), 0),
+            // The name distinguishes the joined bytes of two tensors.
+            _ => (Arc::new(ConcatSource::new(format!("{label}: {}", path.to_text()), ranges)?), 0),
+        };
+        let encoding = Encoding { order: Order::Row, endian: self.endian };
+        let mut entry = TensorEntry::dense(path, self.dtype, shape, &source, offset, encoding)?;
+        entry.role = role;
+        Ok(entry)
+    }
+}
+
+/// Error for content in another form than DeepSpeed writes.
+pub(super) fn bad(text: impl Into<String>) -> Error {
+    Error::corrupt("deepspeed-form", text.into())
+}

@@ -24,10 +24,13 @@ mod tests;
 use place::{LATEST, Place, tag_of};
 use std::path::Path;
 use weighbridge_core::check::Outline;
-use weighbridge_core::checkpoint::Checkpoint;
-use weighbridge_core::error::{Error, Result};
+use weighbridge_core::checkpoint::{Check, Checkpoint};
+use weighbridge_core::checksum::ChecksumKind;
+use weighbridge_core::error::{Error, Kind, Result};
+use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::Order;
+use weighbridge_core::verify::verify;
 use weighbridge_format::{Coverage, DeepCheck, Detect, Format, FormatInfo, OpenOptions, ReadFormat};
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -113,6 +116,28 @@ impl ReadFormat for DeepSpeed {
 }
 
 impl DeepCheck for DeepSpeed {
+    /// Compares the checksums of all storages: joined tensors are parts of several, without a checksum of their own.
+    fn check(&self, checkpoint: &Checkpoint) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for source in &checkpoint.files {
+            let mut head = [0; 2];
+            if source.len() < 2 || source.read_at(0, &mut head).is_err() || head != *b"PK" {
+                continue;
+            }
+            let (_, members) = weighbridge_zip::outline(source, &Limits::default())?;
+            let stored = members.iter().filter(|member| member.method == weighbridge_zip::Method::Stored);
+            for member in stored.filter(|member| member.name.contains("/data/")) {
+                let (offset, len, value) = (member.data_offset, member.compressed_len, member.crc32);
+                match verify(source, &Check { offset, len, kind: ChecksumKind::Crc32, value }) {
+                    Err(error) if error.kind() == Kind::Io => return Err(error),
+                    Err(error) => findings.extend(Finding::from_error(&error)),
+                    Ok(()) => {}
+                }
+            }
+        }
+        Ok(findings)
+    }
+
     fn outline(&self, source: &SourceRef, limits: &Limits) -> Result<Outline> {
         match is_latest(source) {
             true => weighbridge_format::outline::text(source, "name of the newest checkpoint"),

@@ -7,16 +7,17 @@ use super::place::Place;
 use super::{CHECKPOINT, INFO};
 use crate::walk::Walk;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use weighbridge_core::checkpoint::{
     Attributes, Checkpoint, Distinct, Name, Note, Role, StateOf, TensorEntry, TensorPath, Value,
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
-use weighbridge_core::tensor::{Order, Shape};
+use weighbridge_core::tensor::{Encoding, Order, Shape};
 use weighbridge_core::text::escape;
 use weighbridge_core::{Budget, NoteCode};
 use weighbridge_format::OpenOptions;
-use weighbridge_io::source::SourceRef;
+use weighbridge_io::source::{MemorySource, SourceRef};
 use weighbridge_pickle::{Cost, ObjectId};
 use weighbridge_torch_archive::{self as torch, Saved};
 
@@ -29,8 +30,17 @@ pub(super) fn open(place: &Place<'_>, label: &str, options: &OpenOptions) -> Res
     let budget = Budget::new(place.len()?, &options.limits);
     let mut checkpoint = Checkpoint::new(INFO.id, CHECKPOINT, label);
     checkpoint.files.extend(place.latest.clone());
-    let (names, masters) = (Distinct::default(), HashSet::new());
-    let mut reader = Reader { place, options, budget, checkpoint, names, masters, kept: Vec::new() };
+    let mut reader = Reader {
+        place,
+        options,
+        budget,
+        checkpoint,
+        names: Distinct::default(),
+        masters: HashSet::new(),
+        scalars: HashSet::new(),
+        kept: Vec::new(),
+        values: Vec::new(),
+    };
     reader.read()?;
     Ok(reader.checkpoint)
 }
@@ -50,8 +60,11 @@ struct Reader<'a> {
     names: Distinct,
     /// Names of the joined parameters.
     masters: HashSet<String>,
-    /// Tensors of other ranks, after the joined ones.
+    /// States with one element that a parameter has already.
+    scalars: HashSet<*const Slot>,
+    /// Tensors of the files of the optimizer that are not joined, and the values of rank 0.
     kept: Vec<TensorEntry>,
+    values: Vec<(String, Value)>,
 }
 
 impl Reader<'_> {
@@ -163,7 +176,7 @@ impl Reader<'_> {
         let stage = part.stage;
         self.walk(&saved, used, rank)?;
         if let (0, Some(stage)) = (rank, stage) {
-            self.checkpoint.metadata.set("optimizer_state_dict.zero_stage", Value::I64(stage));
+            self.values.push(("optimizer_state_dict.zero_stage".to_owned(), Value::I64(stage)));
         }
         Ok(part)
     }
@@ -177,9 +190,7 @@ impl Reader<'_> {
         overlaps.mark(&mut own);
         self.checkpoint.containers = own.containers;
         if rank == 0 {
-            for (key, value) in own.metadata.iter() {
-                self.checkpoint.metadata.set(key, value.clone());
-            }
+            self.values.extend(own.metadata.iter().map(|(key, value)| (key.to_owned(), value.clone())));
             self.checkpoint.notes.extend(own.notes);
         } else {
             let is_new = |note: &Note| note.skipped.is_some();
@@ -362,9 +373,17 @@ impl Reader<'_> {
             self.push(entry)?;
         }
         for (slot, state) in slots.into_iter().flatten() {
-            if let Slot::Scalar(entry) = state {
+            if let Slot::Scalar(first) = state {
                 let role = Role::OptimizerState { slot: Name::from(slot.as_str()) };
-                self.push(TensorEntry { path: path.clone(), role, ..(**entry).clone() })?;
+                let mut entry = TensorEntry { path: path.clone(), role, ..(**first).clone() };
+                // Each parameter has a value of its own, as in optimizers of PyTorch; only the first one is in the file.
+                if !self.scalars.insert(std::ptr::from_ref(state)) {
+                    let label = format!("{}: {} {slot}", self.place_label(), path.to_text());
+                    let source: SourceRef = Arc::new(MemorySource::new(label, first.read_tensor(Order::Row)?));
+                    entry = TensorEntry::dense(path.clone(), first.stored, first.shape.clone(), &source, 0, Encoding::ROW)?;
+                    entry.role = Role::OptimizerState { slot: Name::from(slot.as_str()) };
+                }
+                self.push(entry)?;
             }
         }
         Ok(())
@@ -428,8 +447,13 @@ impl Reader<'_> {
         overlaps.mark(&mut own);
         self.checkpoint.containers = own.containers;
         self.checkpoint.notes.extend(own.notes);
+        let versions = format!("{MODULE}.{}", crate::VERSIONS);
         for (key, value) in own.metadata.iter() {
+            let key = if key == versions { crate::VERSIONS } else { key };
             self.checkpoint.metadata.set(key, value.clone());
+        }
+        for (key, value) in std::mem::take(&mut self.values) {
+            self.checkpoint.metadata.set(key, value);
         }
         let frozen: HashMap<String, TensorEntry> = match model.frozen.is_empty() {
             true => HashMap::new(),

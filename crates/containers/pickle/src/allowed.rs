@@ -257,18 +257,6 @@ const ALLOWED: &[Group] = &[
         text: "a PyTorch parameter",
     },
     Group { modules: &["torch.serialization"], names: &["_get_layout"], text: "a PyTorch layout" },
-    // Classes of numbers only, and an enumeration.
-    Group {
-        modules: &["deepspeed.runtime.fp16.loss_scaler"],
-        names: &["LossScaler", "DynamicLossScaler"],
-        text: "the scale of a loss",
-    },
-    Group { modules: &["deepspeed.runtime.zero.config"], names: &["ZeroStageEnum"], text: "a stage of ZeRO" },
-    Group {
-        modules: &["deepspeed.utils.tensor_fragment"],
-        names: &["fragment_address"],
-        text: "the range of a parameter",
-    },
 ];
 
 /// Packages whose names are all dangerous, separated by spaces, with their effect.

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::check::extents;
-use weighbridge_core::checkpoint::{Checkpoint, Damage, Extent, Note, TensorEntry, TensorPath};
+use weighbridge_core::checkpoint::{
+    Checkpoint, Damage, Extent, Metadata, Note, TensorEntry, TensorPath, Value,
+};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::finding::Severity;
 use weighbridge_core::limits::Limits;
@@ -278,6 +280,13 @@ impl Reader<'_> {
         let containers = self.checkpoint.containers.take();
         let (mut own, mut overlaps) = Walk::new(&saved, self.options).within(&[], containers).run()?;
         overlaps.mark(&mut own);
+        // A dict without tensors is one value; its keys have names here.
+        if let Some(Value::Map(pairs)) = own.metadata.get("value").cloned()
+            && own.metadata.iter().count() == 1
+        {
+            own.metadata = Metadata::default();
+            pairs.into_iter().for_each(|(key, value)| own.metadata.set(key.to_text(), value));
+        }
         self.add_walked(own, source.label());
         self.checkpoint.files.push(source);
         Ok(())

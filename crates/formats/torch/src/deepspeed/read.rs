@@ -13,11 +13,11 @@ use weighbridge_core::checkpoint::{
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
-use weighbridge_core::tensor::{Encoding, Order, Shape};
+use weighbridge_core::tensor::{Order, Shape};
 use weighbridge_core::text::escape;
 use weighbridge_core::{Budget, NoteCode};
 use weighbridge_format::OpenOptions;
-use weighbridge_io::source::{MemorySource, SourceRef};
+use weighbridge_io::source::{RangeSource, SourceRef};
 use weighbridge_pickle::{Cost, ObjectId};
 use weighbridge_torch_archive::{self as torch, Saved};
 
@@ -376,12 +376,12 @@ impl Reader<'_> {
             if let Slot::Scalar(first) = state {
                 let role = Role::OptimizerState { slot: Name::from(slot.as_str()) };
                 let mut entry = TensorEntry { path: path.clone(), role, ..(**first).clone() };
-                // Each parameter has a value of its own, as in optimizers of PyTorch; only the first one is in the file.
+                // Each parameter has a value of its own, as in optimizers of PyTorch, and not one tied to others.
                 if !self.scalars.insert(std::ptr::from_ref(state)) {
-                    let label = format!("{}: {} {slot}", self.place_label(), path.to_text());
-                    let source: SourceRef = Arc::new(MemorySource::new(label, first.read_tensor(Order::Row)?));
-                    entry = TensorEntry::dense(path.clone(), first.stored, first.shape.clone(), &source, 0, Encoding::ROW)?;
-                    entry.role = Role::OptimizerState { slot: Name::from(slot.as_str()) };
+                    for extent in &mut entry.extents {
+                        let source = RangeSource::new(extent.source.clone(), extent.offset, extent.len)?;
+                        (extent.source, extent.offset, extent.check) = (Arc::new(source), 0, None);
+                    }
                 }
                 self.push(entry)?;
             }
@@ -494,7 +494,7 @@ impl Reader<'_> {
             self.push(entry)?;
         }
         if has_groups {
-            let text = "fp32 weights are listed as in the file: without ZeRO, it has no shapes of the parameters in them";
+            let text = "fp32 weights of the optimizer are listed as in the file: without ZeRO, it does not name their parameters";
             self.checkpoint.notes.push(Note::new(NoteCode::NotJoined, text));
         }
         Ok(())

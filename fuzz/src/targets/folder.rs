@@ -14,6 +14,9 @@ pub(super) const FOLDERS: &[&str] = &[
     "tensorflow/good/partitioned",
     "dcp/good/t22_columns",
     "dcp/good/t215_values",
+    "deepspeed/good/d14_z2_bf16_3",
+    "deepspeed/good/d19_z3_f16_2",
+    "deepspeed/good/d19_lightning_fsdp_2",
 ];
 
 /// Checkpoints of Orbax: one store, and folders of arrays in both versions of Zarr.

@@ -62,6 +62,7 @@ const ALL: &[&str] = &[
     "npz/good",
     "torch/good",
     "dcp/good",
+    "deepspeed/good",
     "hdf5/good",
     "joblib/good",
     "biggraph/alt",

@@ -247,7 +247,11 @@ impl Reader<'_> {
         self.checkpoint.notes.extend(own.notes);
         for (key, value) in own.metadata.iter() {
             if self.checkpoint.metadata.get(key).is_some() {
-                let text = format!("value `{}` of {} omitted: another value has that name", escape(key), escape(label));
+                let text = format!(
+                    "value `{}` of {} omitted: another value has that name",
+                    escape(key),
+                    escape(label)
+                );
                 self.checkpoint.notes.push(Note::omission("value-left-out", text));
                 continue;
             }

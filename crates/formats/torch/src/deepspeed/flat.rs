@@ -6,6 +6,7 @@ use weighbridge_core::checkpoint::{Role, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::source::ConcatSource;
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
+use weighbridge_format::overlap::OverlapBudget;
 use weighbridge_io::source::{MemorySource, SourceRef};
 use weighbridge_pickle::ObjectId;
 use weighbridge_torch_archive::Saved;
@@ -42,6 +43,12 @@ impl Flat {
         else {
             return Ok(None);
         };
+        // The parts of a compressed tensor are read in another order, each time from its start.
+        if extent.source.is_sequential() {
+            return Err(Error::unsupported("deepspeed-form", "a flat tensor is compressed")
+                .in_file(saved.source().label())
+                .hint("repack the archive without compression"));
+        }
         Ok(Some(Self {
             dtype: entry.stored,
             endian: extent.encoding.endian,
@@ -49,6 +56,18 @@ impl Flat {
             offset: extent.offset,
             count,
         }))
+    }
+}
+
+impl Flat {
+    /// Adds the bytes of the tensor to those that the tensors of a file read.
+    pub(super) fn count_bytes(&self, file: usize, read: &mut OverlapBudget) {
+        let bytes = self.count.saturating_mul(self.dtype.size().unwrap_or(1) as u64);
+        let (from, len) = match self.source.within().filter(|within| within.encoded) {
+            Some(within) => (within.offset, within.len),
+            None => (self.offset, bytes),
+        };
+        read.add(file, (from, from.saturating_add(len)), bytes);
     }
 }
 
@@ -99,7 +118,9 @@ impl Line {
             budget.take_memory(RANGE)?;
             let (offset, len) = (flat.offset + (at - start) * size, (stop - at) * size);
             match out.last_mut() {
-                Some((source, before, own)) if Arc::ptr_eq(source, &flat.source) && *before + *own == offset => {
+                Some((source, before, own))
+                    if Arc::ptr_eq(source, &flat.source) && *before + *own == offset =>
+                {
                     *own += len;
                 }
                 _ => out.push((flat.source.clone(), offset, len)),

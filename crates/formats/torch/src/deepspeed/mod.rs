@@ -49,7 +49,7 @@ static INFO: FormatInfo = FormatInfo {
     coverage: Coverage {
         name: "DeepSpeed",
         read: "folders of ZeRO stages 0 to 3 of any number of ranks, joined to fp32 weights and optimizer state; those of PyTorch Lightning",
-        written: "no",
+        written: "",
         not_read: "model and pipeline parallelism, experts, universal checkpoints",
     },
     extensions: &[],
@@ -76,7 +76,8 @@ impl Format for DeepSpeed {
 /// Returns true for the file with the name of the newest checkpoint, by its own name and content.
 fn is_latest(source: &SourceRef) -> bool {
     let name = Path::new(source.label()).file_name();
-    name.is_some_and(|name| name == LATEST) && matches!(tag_of(source), Ok(Some(tag)) if !tag.contains(char::is_whitespace))
+    name.is_some_and(|name| name == LATEST)
+        && matches!(tag_of(source), Ok(Some(tag)) if !tag.contains(char::is_whitespace))
 }
 
 impl Detect for DeepSpeed {
@@ -91,9 +92,12 @@ impl Detect for DeepSpeed {
 
 impl ReadFormat for DeepSpeed {
     fn open(&self, source: SourceRef, _: &OpenOptions) -> Result<Checkpoint> {
-        Err(Error::usage("not-a-checkpoint", "a file of a DeepSpeed checkpoint cannot be opened as one without its folder")
-            .in_file(source.label())
-            .hint("give the path of the folder"))
+        Err(Error::usage(
+            "not-a-checkpoint",
+            "a file of a DeepSpeed checkpoint cannot be opened as one without its folder",
+        )
+        .in_file(source.label())
+        .hint("give the path of the folder"))
     }
 
     fn open_beside(
@@ -107,7 +111,11 @@ impl ReadFormat for DeepSpeed {
             return self.open(source, options);
         }
         let label = source.label().to_owned();
-        read::open(&Place::of_latest(folder, name.parent().unwrap_or(Path::new("")), source)?, &label, options)
+        read::open(
+            &Place::of_latest(folder, name.parent().unwrap_or(Path::new("")), source)?,
+            &label,
+            options,
+        )
     }
 
     fn open_folder(&self, folder: &FolderRef, options: &OpenOptions) -> Result<Checkpoint> {

@@ -63,8 +63,11 @@ impl ModelPart {
             let groups = graph.sequence(shapes).unwrap_or(std::slice::from_ref(&shapes));
             part.groups = Some(groups.iter().map(|&group| reader.shapes(group)).collect::<Result<_>>()?);
         }
-        if let (Some(shapes), Some(fragments)) = (field("frozen_param_shapes"), field("frozen_param_fragments")) {
-            let pairs = graph.pairs(fragments).ok_or_else(|| bad("`frozen_param_fragments` is not a dict"))?;
+        if let (Some(shapes), Some(fragments)) =
+            (field("frozen_param_shapes"), field("frozen_param_fragments"))
+        {
+            let pairs =
+                graph.pairs(fragments).ok_or_else(|| bad("`frozen_param_fragments` is not a dict"))?;
             let known: std::collections::HashMap<&str, ObjectId> =
                 pairs.iter().filter_map(|&(key, value)| Some((graph.text(key)?, value))).collect();
             for (name, shape) in reader.shapes(shapes)? {

@@ -88,18 +88,21 @@ impl RankPart {
             .filter(|&id| graph.pairs(id).is_some())
             .ok_or_else(|| bad("the file has no dict `optimizer_state_dict`"))?;
         let field = |name: &str| find(graph, all, name);
-        let stage = field("zero_stage").map(|id| integer(graph, id).ok_or_else(|| bad("`zero_stage` is not a number")));
+        let stage = field("zero_stage")
+            .map(|id| integer(graph, id).ok_or_else(|| bad("`zero_stage` is not a number")));
         let stage = stage.transpose()?;
         let mut used: HashSet<ObjectId> = field("zero_stage").into_iter().collect();
         used.extend(field("param_slice_mappings"));
-        let groups_key = if stage == Some(3) { "fp32_flat_groups" } else { "single_partition_of_fp32_groups" };
+        let groups_key =
+            if stage == Some(3) { "fp32_flat_groups" } else { "single_partition_of_fp32_groups" };
         let tensors = field(groups_key)
             .and_then(|id| graph.sequence(id))
             .ok_or_else(|| bad(format!("`optimizer_state_dict` has no list `{groups_key}`")))?;
         let mut groups = Vec::new();
         for &id in tensors {
             budget.take_memory(Cost::entry(false))?;
-            let flat = Flat::of(saved, id)?.ok_or_else(|| bad(format!("`{groups_key}` has other objects than flat tensors")))?;
+            let flat = Flat::of(saved, id)?
+                .ok_or_else(|| bad(format!("`{groups_key}` has other objects than flat tensors")))?;
             groups.push(flat);
             used.insert(id);
         }
@@ -114,7 +117,9 @@ impl RankPart {
         let ranks = ranks.flatten().and_then(|count| u64::try_from(count).ok());
         let ranks = ranks.ok_or_else(|| bad("`partition_count` is not a number of ranks"))?;
         let gaps = field("param_alignment_paddings").filter(|&id| id != ObjectId::NONE);
-        let gaps = gaps.map(|id| numbers(graph, id).ok_or_else(|| bad("`param_alignment_paddings` is not a list of numbers")));
+        let gaps = gaps.map(|id| {
+            numbers(graph, id).ok_or_else(|| bad("`param_alignment_paddings` is not a list of numbers"))
+        });
         let gaps = gaps.transpose()?;
         let slots = Vec::new();
         let mut part = Self { stage, ranks, groups, slots, gaps, used, is_apart: false };
@@ -131,13 +136,19 @@ impl RankPart {
         let states: Vec<Option<ObjectId>> = match graph.sequence(base) {
             Some(states) => states.iter().map(|&state| Some(state)).collect(),
             None => {
-                let groups = find(graph, base, "param_groups").and_then(|id| graph.sequence(id)).unwrap_or_default();
-                let keys = groups.iter().filter_map(|&group| graph.sequence(find(graph, group, "params")?)).flatten();
+                let groups =
+                    find(graph, base, "param_groups").and_then(|id| graph.sequence(id)).unwrap_or_default();
+                let keys = groups
+                    .iter()
+                    .filter_map(|&group| graph.sequence(find(graph, group, "params")?))
+                    .flatten();
                 let all = find(graph, base, "state").and_then(|id| graph.pairs(id)).unwrap_or_default();
                 let by_key: std::collections::HashMap<i64, ObjectId> =
                     all.iter().filter_map(|&(key, value)| Some((graph.int(key)?, value))).collect();
                 budget.take_work((all.len() as u64).saturating_mul(Cost::VISIT))?;
-                keys.take(self.groups.len() + 1).map(|&key| graph.int(key).and_then(|key| by_key.get(&key).copied())).collect()
+                keys.take(self.groups.len() + 1)
+                    .map(|&key| graph.int(key).and_then(|key| by_key.get(&key).copied()))
+                    .collect()
             }
         };
         if states.len() != self.groups.len() {
@@ -149,7 +160,8 @@ impl RankPart {
             let pairs = state.and_then(|state| graph.pairs(state)).unwrap_or_default();
             for &(key, value) in pairs {
                 budget.take_work(Cost::VISIT)?;
-                let Some(name) = graph.text(key).filter(|name| !slots.iter().any(|(own, _)| own == name)) else {
+                let Some(name) = graph.text(key).filter(|name| !slots.iter().any(|(own, _)| own == name))
+                else {
                     self.is_apart = true;
                     continue;
                 };

@@ -21,8 +21,14 @@ const INDEX_END: &str = ".index.json";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PartName {
     /// Model; without a data-parallel rank, the file of all of them.
-    Model { data: Option<usize>, model: usize },
-    Optimizer { data: usize, model: usize },
+    Model {
+        data: Option<usize>,
+        model: usize,
+    },
+    Optimizer {
+        data: usize,
+        model: usize,
+    },
     /// Layer of a pipeline, or expert of a mixture.
     Other,
 }
@@ -56,7 +62,8 @@ impl PartName {
 }
 
 fn number(digits: &str) -> Option<usize> {
-    let is_number = !digits.is_empty() && digits.len() <= 9 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number =
+        !digits.is_empty() && digits.len() <= 9 && digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| is_number)
 }
 
@@ -150,9 +157,17 @@ impl<'a> Place<'a> {
                 }
                 PartName::Optimizer { data, model: 0 } => (&mut place.optimizers, data),
                 PartName::Other => {
-                    return Err(apart("parts of a pipeline or of experts are not joined", &place.label(name)));
+                    return Err(apart(
+                        "parts of a pipeline or of experts are not joined",
+                        &place.label(name),
+                    ));
                 }
-                _ => return Err(apart("parts of several model-parallel ranks are not joined", &place.label(name))),
+                _ => {
+                    return Err(apart(
+                        "parts of several model-parallel ranks are not joined",
+                        &place.label(name),
+                    ));
+                }
             };
             if let Some(other) = files.insert(rank, name.to_owned()) {
                 return Err(Error::corrupt("deepspeed-files", "two files of one rank")
@@ -221,7 +236,9 @@ fn is_part_in(name: &Path, folder: &Path) -> bool {
 fn tags(items: &[FolderItem]) -> Vec<PathBuf> {
     let mut tags: Vec<PathBuf> = Vec::new();
     for item in items {
-        let Some(parent) = item.name.parent().filter(|parent| !parent.as_os_str().is_empty()) else { continue };
+        let Some(parent) = item.name.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
+            continue;
+        };
         if tags.last().is_none_or(|last| last != parent) && is_part_in(&item.name, parent) {
             tags.push(parent.to_owned());
         }
@@ -264,13 +281,17 @@ mod tests {
         assert_eq!(of("mp_rank_00_model_states.pt"), Some(PartName::Model { data: None, model: 0 }));
         let partitioned = of("zero_pp_rank_12_mp_rank_01_model_states.pt");
         assert_eq!(partitioned, Some(PartName::Model { data: Some(12), model: 1 }));
-        for name in ["bf16_zero_pp_rank_3_mp_rank_00_optim_states.pt", "zero_pp_rank_3_mp_rank_00optim_states.pt"] {
+        for name in
+            ["bf16_zero_pp_rank_3_mp_rank_00_optim_states.pt", "zero_pp_rank_3_mp_rank_00optim_states.pt"]
+        {
             assert_eq!(of(name), Some(PartName::Optimizer { data: 3, model: 0 }), "{name}");
         }
         for name in ["layer_01-model_00-model_states.pt", "layer_0_expert_3_mp_rank_00_model_states.pt"] {
             assert_eq!(of(name), Some(PartName::Other), "{name}");
         }
-        for name in ["optim_states.pt", "mp_rank_00_optim_states.pt", "mp_rank_x_model_states.pt", "model_states.pt"] {
+        for name in
+            ["optim_states.pt", "mp_rank_00_optim_states.pt", "mp_rank_x_model_states.pt", "model_states.pt"]
+        {
             assert_eq!(of(name), None, "{name}");
         }
     }

@@ -17,6 +17,7 @@ use weighbridge_core::tensor::{Order, Shape};
 use weighbridge_core::text::escape;
 use weighbridge_core::{Budget, NoteCode};
 use weighbridge_format::OpenOptions;
+use weighbridge_format::overlap::OverlapBudget;
 use weighbridge_io::source::{RangeSource, SourceRef};
 use weighbridge_pickle::{Cost, ObjectId};
 use weighbridge_torch_archive::{self as torch, Saved};
@@ -37,6 +38,7 @@ pub(super) fn open(place: &Place<'_>, label: &str, options: &OpenOptions) -> Res
         checkpoint,
         names: Distinct::default(),
         masters: HashSet::new(),
+        repeated: OverlapBudget::default(),
         scalars: HashSet::new(),
         kept: Vec::new(),
         values: Vec::new(),
@@ -60,6 +62,8 @@ struct Reader<'a> {
     names: Distinct,
     /// Names of the joined parameters.
     masters: HashSet<String>,
+    /// Bytes that the flat tensors read.
+    repeated: OverlapBudget,
     /// States with one element that a parameter has already.
     scalars: HashSet<*const Slot>,
     /// Tensors of the files of the optimizer that are not joined, and the values of rank 0.
@@ -91,6 +95,9 @@ impl Reader<'_> {
             is_apart |= part.is_apart;
             ranks.push(part);
         }
+        std::mem::take(&mut self.repeated)
+            .check("torch-repeated", &self.options.limits)
+            .map_err(|error| error.in_file(self.place.label("")))?;
         let stage = ranks.first().and_then(|part| part.stage);
         let fragments = self.other_models(&model, ranks.len(), stage == Some(3))?;
         if let Some(first) = ranks.first() {
@@ -99,11 +106,14 @@ impl Reader<'_> {
                 let last = self.place.optimizers.get(&(ranks.len() - 1)).map_or("", String::as_str);
                 return Err(match expected > ranks.len() as u64 {
                     true => self.missing(last, ranks.len()),
-                    false => Error::corrupt("deepspeed-files", "the folder has files of more ranks than the checkpoint")
-                        .in_file(self.place.label(last))
-                        .expected(format_args!("{expected} files *_optim_states.pt"))
-                        .found(ranks.len())
-                        .hint("the files of an earlier checkpoint with more ranks may be left: move them away"),
+                    false => Error::corrupt(
+                        "deepspeed-files",
+                        "the folder has files of more ranks than the checkpoint",
+                    )
+                    .in_file(self.place.label(last))
+                    .expected(format_args!("{expected} files *_optim_states.pt"))
+                    .found(ranks.len())
+                    .hint("the files of an earlier checkpoint with more ranks may be left: move them away"),
                 });
             }
             let groups = groups.ok_or_else(|| bad("`param_shapes` is missing").in_file(source.label()))?;
@@ -128,13 +138,17 @@ impl Reader<'_> {
     /// Error for a checkpoint without the files of its optimizer.
     fn without_optimizers(&self, name: &str) -> Error {
         if self.place.is_universal() {
-            return Error::unsupported("deepspeed-parallel", "universal checkpoints of DeepSpeed are not joined")
-                .in_file(self.place.label(name))
-                .hint("the folder `zero` has one file for each parameter: give the path of one of them");
+            return Error::unsupported(
+                "deepspeed-parallel",
+                "universal checkpoints of DeepSpeed are not joined",
+            )
+            .in_file(self.place.label(name))
+            .hint("the folder `zero` has one file for each parameter: give the path of one of them");
         }
-        self.place
-            .missing("zero_pp_rank_0_mp_rank_00_optim_states.pt")
-            .hint(format_args!("without the fp32 weights of all ranks, open the 16-bit weights alone: {}", self.place.label(name)))
+        self.place.missing("zero_pp_rank_0_mp_rank_00_optim_states.pt").hint(format_args!(
+            "without the fp32 weights of all ranks, open the 16-bit weights alone: {}",
+            self.place.label(name)
+        ))
     }
 
     /// Error for a missing rank; `like` is the name of another one.
@@ -169,10 +183,19 @@ impl Reader<'_> {
         if let Some(first) = first {
             compare(first, &part).map_err(|error| error.in_file(source.label()))?;
         }
+        let states = part.slots.iter().flatten().filter_map(|(_, slot)| match slot {
+            Slot::Flat(flat) => Some(flat),
+            _ => None,
+        });
+        part.groups.iter().chain(states).for_each(|flat| flat.count_bytes(rank, &mut self.repeated));
         let mut used = std::mem::take(&mut part.used);
         // The same values are in the file with the model.
         let graph = saved.graph();
-        used.extend(["ds_config", "ds_version"].into_iter().filter_map(|key| super::optimizer::find(graph, saved.root(), key)));
+        used.extend(
+            ["ds_config", "ds_version"]
+                .into_iter()
+                .filter_map(|key| super::optimizer::find(graph, saved.root(), key)),
+        );
         let stage = part.stage;
         self.walk(&saved, used, rank)?;
         if let (0, Some(stage)) = (rank, stage) {
@@ -186,7 +209,8 @@ impl Reader<'_> {
         let prefix = [Name::from(format!("rank_{rank}").as_str())];
         let path = if rank == 0 { &[][..] } else { &prefix[..] };
         let containers = self.checkpoint.containers.take();
-        let (mut own, mut overlaps) = Walk::new(saved, self.options).within(path, containers).without(used).run()?;
+        let (mut own, mut overlaps) =
+            Walk::new(saved, self.options).within(path, containers).without(used).run()?;
         overlaps.mark(&mut own);
         self.checkpoint.containers = own.containers;
         if rank == 0 {
@@ -206,7 +230,12 @@ impl Reader<'_> {
     }
 
     /// Reads the files of the other ranks with the model. Returns the parts of the parameters that are not trained, by name.
-    fn other_models(&mut self, first: &ModelPart, ranks: usize, is_partitioned: bool) -> Result<HashMap<String, Vec<Flat>>> {
+    fn other_models(
+        &mut self,
+        first: &ModelPart,
+        ranks: usize,
+        is_partitioned: bool,
+    ) -> Result<HashMap<String, Vec<Flat>>> {
         let mut fragments: HashMap<String, Vec<Flat>> = HashMap::new();
         if !is_partitioned {
             return Ok(fragments);
@@ -244,10 +273,13 @@ impl Reader<'_> {
         }
         for (number, parameters) in groups.iter().enumerate() {
             let parts = || ranks.iter().filter_map(|part| part.groups.get(number));
-            let line = Line::of(parts()).ok_or_else(|| bad("the parts of a group have different dtypes").in_file(self.first_label()))?;
+            let line = Line::of(parts()).ok_or_else(|| {
+                bad("the parts of a group have different dtypes").in_file(self.first_label())
+            })?;
             let gaps = first.gaps.as_ref().and_then(|gaps| gaps.get(number));
             if gaps.is_some_and(|gaps| gaps.len() != parameters.len()) {
-                return Err(bad("`param_alignment_paddings` does not match the parameters").in_file(self.first_label()));
+                return Err(bad("`param_alignment_paddings` does not match the parameters")
+                    .in_file(self.first_label()));
             }
             let align = 2 * ranks.len() as u64;
             let end = line_end(parameters, gaps);
@@ -261,10 +293,18 @@ impl Reader<'_> {
                 }
                 let flats: Vec<&Flat> = ranks.iter().filter_map(|part| part.flat(number, name)).collect();
                 // Only the last part of the weights may be shorter, without its padding.
-                let aligned = flats.iter().zip(parts()).take(ranks.len() - 1).all(|(flat, own)| flat.count == own.count);
+                let aligned = flats
+                    .iter()
+                    .zip(parts())
+                    .take(ranks.len() - 1)
+                    .all(|(flat, own)| flat.count == own.count);
                 match Line::of(flats).filter(|line| aligned && line.count >= end) {
                     Some(line) => states.push(State { name, lines: vec![line] }),
-                    None => return Err(bad("the optimizer state does not match the weights").in_file(self.first_label()).found(escape(name))),
+                    None => {
+                        return Err(bad("the optimizer state does not match the weights")
+                            .in_file(self.first_label())
+                            .found(escape(name)));
+                    }
                 }
             }
             let mut at = 0;
@@ -291,10 +331,15 @@ impl Reader<'_> {
     /// Joins the parameters of stage 3: each is split over the ranks.
     fn partitioned(&mut self, groups: &[Vec<(String, Shape)>], ranks: &[RankPart]) -> Result<()> {
         let Some(first) = ranks.first() else { return Ok(()) };
-        let different = || bad("the flat tensors of the ranks have different dtypes").in_file(self.first_label());
+        let different =
+            || bad("the flat tensors of the ranks have different dtypes").in_file(self.first_label());
         let lines: Vec<Line> = match first.groups.is_empty() {
             true => Vec::new(),
-            false => ranks.iter().map(|part| Line::of(&part.groups)).collect::<Option<_>>().ok_or_else(different)?,
+            false => ranks
+                .iter()
+                .map(|part| Line::of(&part.groups))
+                .collect::<Option<_>>()
+                .ok_or_else(different)?,
         };
         let mut states = Vec::new();
         // A state that some flat tensors lack has no parts for the parameters in them.
@@ -303,19 +348,29 @@ impl Reader<'_> {
                 continue;
             }
             let of_rank = |part: &RankPart| {
-                let flats: Option<Vec<&Flat>> = (0..part.groups.len()).map(|number| part.flat(number, name)).collect();
+                let flats: Option<Vec<&Flat>> =
+                    (0..part.groups.len()).map(|number| part.flat(number, name)).collect();
                 let line = Line::of(flats?)?;
-                let same = (0..part.groups.len()).all(|number| part.flat(number, name).map(|flat| flat.count) == part.groups.get(number).map(|flat| flat.count));
+                let same = (0..part.groups.len()).all(|number| {
+                    part.flat(number, name).map(|flat| flat.count)
+                        == part.groups.get(number).map(|flat| flat.count)
+                });
                 same.then_some(line)
             };
             match ranks.iter().map(of_rank).collect::<Option<Vec<Line>>>() {
                 Some(lines) => states.push(State { name, lines }),
-                None => return Err(bad("the optimizer state does not match the weights").in_file(self.first_label()).found(escape(name))),
+                None => {
+                    return Err(bad("the optimizer state does not match the weights")
+                        .in_file(self.first_label())
+                        .found(escape(name)));
+                }
             }
         }
         let world = ranks.len() as u64;
         let parameters = || groups.iter().flatten();
-        let total = parameters().fold(0u64, |sum, (_, shape)| sum.saturating_add(shape.elements().unwrap_or(u64::MAX).div_ceil(world)));
+        let total = parameters().fold(0u64, |sum, (_, shape)| {
+            sum.saturating_add(shape.elements().unwrap_or(u64::MAX).div_ceil(world))
+        });
         if let Some(line) = lines.iter().find(|line| line.count != total) {
             return Err(self.wrong_length(total, line.count));
         }
@@ -390,26 +445,39 @@ impl Reader<'_> {
     }
 
     /// Adds the parameters that are not trained.
-    fn frozen(&mut self, saved: &Saved, model: &ModelPart, mut others: HashMap<String, Vec<Flat>>) -> Result<()> {
+    fn frozen(
+        &mut self,
+        saved: &Saved,
+        model: &ModelPart,
+        mut others: HashMap<String, Vec<Flat>>,
+    ) -> Result<()> {
         for (name, shape, fragment) in &model.frozen {
             let path = TensorPath::from_dotted(name);
             let fault = |text: &str| bad(text).in_file(self.first_label()).on_tensor(escape(name));
             let entry = if self.place.is_partitioned {
-                let first = Flat::of(saved, *fragment)?.ok_or_else(|| fault("the part of a parameter is not a flat tensor"))?;
-                let parts: Vec<Flat> = std::iter::once(first).chain(others.remove(name).unwrap_or_default()).collect();
+                let first = Flat::of(saved, *fragment)?
+                    .ok_or_else(|| fault("the part of a parameter is not a flat tensor"))?;
+                let parts: Vec<Flat> =
+                    std::iter::once(first).chain(others.remove(name).unwrap_or_default()).collect();
                 let ranks = 1 + self.place.models.keys().filter(|&&rank| rank > 0).count();
-                let line = Line::of(&parts).ok_or_else(|| fault("the parts of a parameter have different dtypes"))?;
+                let line = Line::of(&parts)
+                    .ok_or_else(|| fault("the parts of a parameter have different dtypes"))?;
                 let count = shape.elements().unwrap_or(u64::MAX);
                 if line.count < count || parts.len() != ranks {
-                    return Err(fault("the parts of a parameter are shorter than its shape").expected(count).found(line.count));
+                    return Err(fault("the parts of a parameter are shorter than its shape")
+                        .expected(count)
+                        .found(line.count));
                 }
                 let mut ranges = Vec::new();
                 line.ranges(0, count, &self.budget, &mut ranges)?;
                 line.tensor(path, Role::Parameter, shape.clone(), ranges, self.place_label())?
             } else {
-                let entry = saved.tensor(*fragment, path)?.ok_or_else(|| fault("a parameter is not a tensor"))?;
+                let entry =
+                    saved.tensor(*fragment, path)?.ok_or_else(|| fault("a parameter is not a tensor"))?;
                 if entry.shape != *shape {
-                    return Err(fault("a parameter differs from its shape").expected(shape).found(&entry.shape));
+                    return Err(fault("a parameter differs from its shape")
+                        .expected(shape)
+                        .found(&entry.shape));
                 }
                 entry
             };
@@ -423,13 +491,22 @@ impl Reader<'_> {
     fn shared(&mut self, model: &ModelPart) -> Result<()> {
         let places: HashMap<String, usize> = match model.shared.is_empty() {
             true => HashMap::new(),
-            false => self.checkpoint.tensors.iter().enumerate().map(|(place, entry)| (entry.text(), place)).collect(),
+            false => self
+                .checkpoint
+                .tensors
+                .iter()
+                .enumerate()
+                .map(|(place, entry)| (entry.text(), place))
+                .collect(),
         };
         for (name, of) in &model.shared {
-            let Some(first) = places.get(of).and_then(|&place| self.checkpoint.tensors.get(place)) else { continue };
+            let Some(first) = places.get(of).and_then(|&place| self.checkpoint.tensors.get(place)) else {
+                continue;
+            };
             let mut entry = TensorEntry { path: TensorPath::from_dotted(name), ..first.clone() };
             entry.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(of.clone()));
-            self.budget.take_memory(Cost::attributes(of.len() as u64))?;
+            // A few bytes of the file repeat a whole parameter.
+            self.budget.take_memory(Cost::entry(true) + Cost::attributes(of.len() as u64))?;
             self.masters.insert(name.clone());
             self.push(entry)?;
         }
@@ -443,7 +520,8 @@ impl Reader<'_> {
             used.extend(empty(saved, &model.module)?);
         }
         let containers = self.checkpoint.containers.take();
-        let (mut own, mut overlaps) = Walk::new(saved, self.options).within(&[], containers).without(used).run()?;
+        let (mut own, mut overlaps) =
+            Walk::new(saved, self.options).within(&[], containers).without(used).run()?;
         overlaps.mark(&mut own);
         self.checkpoint.containers = own.containers;
         self.checkpoint.notes.extend(own.notes);
@@ -488,7 +566,9 @@ impl Reader<'_> {
                 let of = StateOf { name, guessed: of.guessed };
                 entry.role = Role::OptimizerPart { of: Some(Box::new(of)) };
             }
-            if let Some(name) = entry.text_attribute(Attributes::ALIAS_OF).and_then(|of| own_name(of, &self.masters)) {
+            if let Some(name) =
+                entry.text_attribute(Attributes::ALIAS_OF).and_then(|of| own_name(of, &self.masters))
+            {
                 entry.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(name));
             }
             self.push(entry)?;
@@ -505,7 +585,9 @@ impl Reader<'_> {
         let limits = &self.options.limits;
         Limits::check("tensors", "tensors", self.checkpoint.tensors.len() as u64 + 1, limits.tensors)?;
         let (parts, bytes) = (entry.path.parts().len(), entry.path.byte_len() as u64);
-        self.budget.take_memory(Cost::entry(false) + Cost::name(parts, bytes) + Cost::dimensions(entry.shape.rank()))?;
+        self.budget.take_memory(
+            Cost::entry(false) + Cost::name(parts, bytes) + Cost::dimensions(entry.shape.rank()),
+        )?;
         self.checkpoint.notes.extend(self.names.add(&mut entry));
         self.checkpoint.tensors.push(entry);
         Ok(())
@@ -564,10 +646,13 @@ fn line_end(parameters: &[(String, Shape)], gaps: Option<&Vec<u64>>) -> u64 {
 }
 
 fn differ(what: &str, expected: impl std::fmt::Debug, found: impl std::fmt::Debug) -> Error {
-    Error::corrupt("deepspeed-ranks", format!("{what} differs from that of rank 0: the files are of different checkpoints"))
-        .expected(format_args!("{expected:?}"))
-        .found(format_args!("{found:?}"))
-        .hint("copy all files of one step")
+    Error::corrupt(
+        "deepspeed-ranks",
+        format!("{what} differs from that of rank 0: the files are of different checkpoints"),
+    )
+    .expected(format_args!("{expected:?}"))
+    .found(format_args!("{found:?}"))
+    .hint("copy all files of one step")
 }
 
 /// Compares the part of a rank with that of rank 0.
@@ -576,7 +661,11 @@ fn differ(what: &str, expected: impl std::fmt::Debug, found: impl std::fmt::Debu
 /// [`weighbridge_core::Kind::Corrupt`], `deepspeed-ranks`, for parts of different checkpoints.
 fn compare(first: &RankPart, part: &RankPart) -> Result<()> {
     if (first.stage, first.ranks) != (part.stage, part.ranks) {
-        return Err(differ("the stage or the number of ranks", (first.stage, first.ranks), (part.stage, part.ranks)));
+        return Err(differ(
+            "the stage or the number of ranks",
+            (first.stage, first.ranks),
+            (part.stage, part.ranks),
+        ));
     }
     if first.groups.len() != part.groups.len() {
         return Err(differ("the number of flat tensors", first.groups.len(), part.groups.len()));
@@ -590,14 +679,22 @@ fn compare(first: &RankPart, part: &RankPart) -> Result<()> {
                 (Slot::Scalar(a), Some(Slot::Scalar(b))) => {
                     let (a, b) = (a.read_tensor(Order::Row)?, b.read_tensor(Order::Row)?);
                     if a != b {
-                        return Err(differ(&format!("optimizer state `{}`", escape(name)), Name::hex(&a), Name::hex(&b)));
+                        return Err(differ(
+                            &format!("optimizer state `{}`", escape(name)),
+                            Name::hex(&a),
+                            Name::hex(&b),
+                        ));
                     }
                     true
                 }
                 _ => false,
             };
             if !same {
-                return Err(differ(&format!("optimizer state `{}`", escape(name)), slot.as_str(), own.map_or("missing", Slot::as_str)));
+                return Err(differ(
+                    &format!("optimizer state `{}`", escape(name)),
+                    slot.as_str(),
+                    own.map_or("missing", Slot::as_str),
+                ));
             }
         }
     }

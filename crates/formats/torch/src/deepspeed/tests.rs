@@ -123,7 +123,9 @@ fn every_tensor_of_the_files_is_listed() {
     let checkpoint = open(&files_of("d14_z2_bf16_3")).unwrap();
     let names: Vec<String> = checkpoint.tensors.iter().map(TensorEntry::text).collect();
     // Weights in 16 bits beside the joined ones; buffers and names that share a parameter.
-    for name in ["module.embed.weight", "norm.mean", "norm.count", "base.weight", "head.weight", "module.head.weight"] {
+    for name in
+        ["module.embed.weight", "norm.mean", "norm.count", "base.weight", "head.weight", "module.head.weight"]
+    {
         assert!(names.iter().any(|own| own == name), "{name}: {names:?}");
     }
     let role = |name: &str| checkpoint.tensor(name).unwrap().role.clone();
@@ -145,7 +147,11 @@ fn joined_weights_are_those_of_the_model_where_it_has_32_bits() {
         let checkpoint = open(&files_of(name)).unwrap();
         for entry in checkpoint.tensors.iter().filter(|entry| entry.text().starts_with("module.")) {
             let own = checkpoint.tensor(entry.text().strip_prefix("module.").unwrap()).unwrap();
-            assert_eq!(own.read_tensor(Order::Row).unwrap(), entry.read_tensor(Order::Row).unwrap(), "{name}");
+            assert_eq!(
+                own.read_tensor(Order::Row).unwrap(),
+                entry.read_tensor(Order::Row).unwrap(),
+                "{name}"
+            );
             compared += 1;
         }
     }
@@ -173,7 +179,8 @@ fn the_folder_its_step_and_latest_open_the_same_model() {
     assert!(DeepSpeed.recognises(b"global_step2", &latest));
     let options = OpenOptions::default();
     let by_latest = DeepSpeed.open_beside(latest, &folder, Path::new("latest"), &options).unwrap();
-    let names = |checkpoint: &Checkpoint| checkpoint.tensors.iter().map(TensorEntry::text).collect::<Vec<_>>();
+    let names =
+        |checkpoint: &Checkpoint| checkpoint.tensors.iter().map(TensorEntry::text).collect::<Vec<_>>();
     assert_eq!(names(&whole), names(&by_latest));
     assert_eq!(names(&whole), names(&open(&step).unwrap()));
     assert_eq!(open(&step).unwrap().tensors.len(), whole.tensors.len());
@@ -203,8 +210,12 @@ fn missing_ranks_are_errors_that_name_the_file() {
     assert!(error.file().unwrap().ends_with("mp_rank_00_model_states.pt"), "{error:?}");
     // A file of an earlier checkpoint with more ranks.
     let error = fault("d14_z2_f32_3", |files| drop(files.insert(part(3), files[&part(2)].clone())));
-    assert!(error.code().as_str() == "deepspeed-files" && error.file().unwrap().ends_with(&part(3)), "{error:?}");
-    let error = fault("d14_z2_f32_3", |files| drop(files.insert("latest".to_owned(), b"global_step9".to_vec())));
+    assert!(
+        error.code().as_str() == "deepspeed-files" && error.file().unwrap().ends_with(&part(3)),
+        "{error:?}"
+    );
+    let error =
+        fault("d14_z2_f32_3", |files| drop(files.insert("latest".to_owned(), b"global_step9".to_vec())));
     assert_eq!((error.code().as_str(), error.found_text()), ("deepspeed-files", Some("global_step9")));
 }
 

@@ -249,7 +249,7 @@ fn tags(items: &[FolderItem]) -> Vec<PathBuf> {
 
 /// Reads the name of a checkpoint; `None` for other text.
 pub(super) fn tag_of(latest: &SourceRef) -> Result<Option<String>> {
-    if latest.len() == 0 || latest.len() > MAX_TAG {
+    if !(1..=MAX_TAG).contains(&latest.len()) {
         return Ok(None);
     }
     let text = String::from_utf8(read_vec(&**latest, 0, latest.len())?).unwrap_or_default();

@@ -16,6 +16,8 @@ const OPTIMIZER_END: &str = "optim_states.pt";
 /// Models that loaders of transformers open in the same folder: they have precedence.
 const LOADED: [&str; 2] = ["model.safetensors", "pytorch_model.bin"];
 const INDEX_END: &str = ".index.json";
+/// Ends of the names of other models.
+const MODEL_ENDS: [&str; 5] = [".pt", ".pth", ".bin", ".ckpt", ".safetensors"];
 
 /// Part of a checkpoint in one file. Ranks are those of data and of model parallelism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,7 +183,8 @@ impl<'a> Place<'a> {
 
     /// Returns the display name of a file.
     pub(super) fn label(&self, name: &str) -> String {
-        path_text(&Path::new(self.folder.label()).join(&self.around).join(name))
+        let root = if self.folder.label() == "." { "" } else { self.folder.label() };
+        path_text(&Path::new(root).join(&self.around).join(name))
     }
 
     /// Opens a file.
@@ -264,11 +267,13 @@ pub(super) fn recognises_folder(folder: &FolderRef) -> bool {
     if items.iter().any(|item| is_part_in(&item.name, Path::new(""))) {
         return true;
     }
-    let is_loaded = |item: &FolderItem| {
-        let name = item.name.to_str().unwrap_or_default();
-        LOADED.contains(&name) || name.ends_with(INDEX_END)
+    let has_latest = items.iter().any(|item| item.name == Path::new(LATEST));
+    let is_other = |item: &FolderItem| {
+        let name = item.name.to_str().filter(|name| !name.contains('/')).unwrap_or_default();
+        let is_model = MODEL_ENDS.into_iter().any(|end| name.ends_with(end));
+        LOADED.contains(&name) || name.ends_with(INDEX_END) || (is_model && !has_latest)
     };
-    !items.iter().any(is_loaded) && !tags(&items).is_empty()
+    !items.iter().any(is_other) && !tags(&items).is_empty()
 }
 
 #[cfg(test)]

@@ -342,11 +342,12 @@ impl Reader<'_> {
                 .ok_or_else(different)?,
         };
         let mut states = Vec::new();
-        // A state that some flat tensors lack has no parts for the parameters in them.
-        for (name, slot) in first.slots.first().into_iter().flatten() {
-            if !matches!(slot, Slot::Flat(_)) {
+        let mut known = HashSet::new();
+        for (name, slot) in first.slots.iter().flatten() {
+            if !matches!(slot, Slot::Flat(_)) || !known.insert(name) {
                 continue;
             }
+            // A state that some flat tensors lack has no parts for the parameters in them.
             let of_rank = |part: &RankPart| {
                 let flats: Option<Vec<&Flat>> =
                     (0..part.groups.len()).map(|number| part.flat(number, name)).collect();
@@ -669,6 +670,10 @@ fn compare(first: &RankPart, part: &RankPart) -> Result<()> {
     }
     if first.groups.len() != part.groups.len() {
         return Err(differ("the number of flat tensors", first.groups.len(), part.groups.len()));
+    }
+    let counts = |part: &RankPart| part.slots.iter().map(Vec::len).collect::<Vec<_>>();
+    if counts(first) != counts(part) {
+        return Err(differ("the number of optimizer states", counts(first), counts(part)));
     }
     for (number, slots) in first.slots.iter().enumerate() {
         for (name, slot) in slots {

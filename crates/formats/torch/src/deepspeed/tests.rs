@@ -186,6 +186,19 @@ fn the_folder_its_step_and_latest_open_the_same_model() {
     assert_eq!(open(&step).unwrap().tensors.len(), whole.tensors.len());
 }
 
+#[test]
+fn other_models_in_the_folder_have_precedence() {
+    let mut files = files_of("d14_z2_f32_1");
+    assert!(DeepSpeed.recognises_folder(&folder(&files)));
+    files.insert("model.safetensors".to_owned(), Vec::new());
+    assert!(!DeepSpeed.recognises_folder(&folder(&files)));
+    files.remove("model.safetensors");
+    files.remove("latest");
+    assert!(DeepSpeed.recognises_folder(&folder(&files)));
+    files.insert("best.pt".to_owned(), Vec::new());
+    assert!(!DeepSpeed.recognises_folder(&folder(&files)));
+}
+
 /// Opens `files` after a change; returns the error.
 fn fault(name: &str, change: impl FnOnce(&mut Files)) -> Error {
     let mut files = files_of(name);

@@ -7,6 +7,7 @@ The golden checkpoints are compared with `zero_to_fp32`, and with what an engine
 gloo on this machine train, write and load new checkpoints.
 """
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -97,6 +98,18 @@ def lightning(work):
         check(f"{path.stem}: parameters", all(same(a, b) for a, b in zip(model.parameters(), own.parameters())))
         shown = json.loads(run("info", path, "--json").stdout)
         check(f"{path.stem}: hyper parameters", "hyper_parameters" in json.dumps(shown))
+    # Its own conversion of the folders of its strategy for DeepSpeed.
+    make.prepared()
+    from lightning.pytorch.utilities.deepspeed import convert_zero_checkpoint_to_fp32_state_dict
+    for folder in sorted((make.ROOT / "good").glob("*_lightning_z*")):
+        out, sys.stdout = sys.stdout, open(os.devnull, "w")
+        own = convert_zero_checkpoint_to_fp32_state_dict(folder, work / "own.pt")
+        sys.stdout = out
+        found, shown = opened(folder.name, folder, work), run("info", folder, "--json").stdout
+        for key, wanted in own["state_dict"].items():
+            check(f"{folder.name}: {key} of Lightning", key in found and same(found[key], wanted))
+        for key in ("epoch", "global_step", "pytorch-lightning_version", "hyper_parameters"):
+            check(f"{folder.name}: {key}", key in own and f'"{key}' in shown)
     for folder in sorted((make.ROOT / "good").glob("*_lightning_fsdp_2")):
         meta = torch.load(folder / "meta.pt", weights_only=False)
         shown = run("info", folder, "--json").stdout

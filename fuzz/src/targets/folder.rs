@@ -22,12 +22,9 @@ pub(super) const FOLDERS: &[&str] = &[
 pub(super) const ORBAX: &[&str] =
     &["orbax/good/small", "orbax/good/aggregate", "orbax/good/small_zarr3_folders"];
 
-/// Steps of DeepSpeed: both forms of flat tensors, several groups, frozen and shared parameters.
-pub(super) const DEEPSPEED: &[&str] = &[
-    "deepspeed/good/d14_z1_bf16_2/global_step2",
-    "deepspeed/good/d19_z2_f16_2/global_step2",
-    "deepspeed/good/d19_z3_f16_2/global_step2",
-];
+/// Steps of DeepSpeed: both forms of flat tensors, with several groups, frozen and shared parameters.
+pub(super) const DEEPSPEED: &[&str] =
+    &["deepspeed/good/d19_z2_f16_2/global_step2", "deepspeed/good/d19_z3_f16_2/global_step2"];
 
 /// Files of a folder and its folders: name and content.
 type Files = Vec<(PathBuf, Vec<u8>)>;

@@ -7,7 +7,7 @@ use weighbridge_core::error::{Error, Result};
 use weighbridge_core::source::ConcatSource;
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
 use weighbridge_format::overlap::OverlapBudget;
-use weighbridge_io::source::{MemorySource, SourceRef};
+use weighbridge_io::source::SourceRef;
 use weighbridge_pickle::ObjectId;
 use weighbridge_torch_archive::Saved;
 
@@ -144,7 +144,11 @@ impl Line {
     ) -> Result<TensorEntry> {
         let (source, offset): (SourceRef, u64) = match ranges.as_slice() {
             [(source, offset, _)] => (source.clone(), *offset),
-            [] => (Arc::new(MemorySource::new(label, Vec::new())), 0),
+            // Without elements, any place in the files will do.
+            [] => match self.parts.first() {
+                Some((_, flat)) => (flat.source.clone(), flat.offset),
+                None => (Arc::new(ConcatSource::new(label, Vec::new())?), 0),
+            },
             // The name distinguishes the joined bytes of two tensors.
             _ => (Arc::new(ConcatSource::new(format!("{label}: {}", path.to_text()), ranges)?), 0),
         };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use weighbridge_core::Budget;
-use weighbridge_core::checkpoint::{Role, TensorEntry, TensorPath};
+use weighbridge_core::checkpoint::{Check, Role, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::source::ConcatSource;
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
@@ -14,8 +14,14 @@ use weighbridge_torch_archive::Saved;
 /// Memory of a byte range, in the source that joins them.
 const RANGE: u64 = 64;
 
-/// Byte range `(source, offset, length)`.
-pub(super) type Range = (SourceRef, u64, u64);
+/// Byte ranges of a tensor.
+#[derive(Debug, Default)]
+pub(super) struct Ranges {
+    /// Each with its source, offset and length.
+    all: Vec<(SourceRef, u64, u64)>,
+    /// Checksum of the storage around the last one.
+    check: Option<Box<Check>>,
+}
 
 /// Elements of a tensor with one dimension.
 #[derive(Debug, Clone)]
@@ -26,6 +32,8 @@ pub(super) struct Flat {
     offset: u64,
     /// Number of elements.
     pub(super) count: u64,
+    /// Checksum of the storage, if the file has one.
+    check: Option<Box<Check>>,
 }
 
 impl Flat {
@@ -55,6 +63,7 @@ impl Flat {
             source: extent.source.clone(),
             offset: extent.offset,
             count,
+            check: extent.check.clone(),
         }))
     }
 }
@@ -103,7 +112,7 @@ impl Line {
     }
 
     /// Appends the byte ranges of `count` elements from element `from` on. The line must have them.
-    pub(super) fn ranges(&self, from: u64, count: u64, budget: &Budget, out: &mut Vec<Range>) -> Result<()> {
+    pub(super) fn ranges(&self, from: u64, count: u64, budget: &Budget, out: &mut Ranges) -> Result<()> {
         let size = self.dtype.size().unwrap_or(1) as u64;
         let (mut at, end) = (from, from + count);
         let first = self.parts.partition_point(|(start, _)| *start <= from).saturating_sub(1);
@@ -117,14 +126,15 @@ impl Line {
             }
             budget.take_memory(RANGE)?;
             let (offset, len) = (flat.offset + (at - start) * size, (stop - at) * size);
-            match out.last_mut() {
+            match out.all.last_mut() {
                 Some((source, before, own))
                     if Arc::ptr_eq(source, &flat.source) && *before + *own == offset =>
                 {
                     *own += len;
                 }
-                _ => out.push((flat.source.clone(), offset, len)),
+                _ => out.all.push((flat.source.clone(), offset, len)),
             }
+            out.check.clone_from(&flat.check);
             at = stop;
         }
         Ok(())
@@ -139,9 +149,12 @@ impl Line {
         path: TensorPath,
         role: Role,
         shape: Shape,
-        ranges: Vec<Range>,
+        ranges: Ranges,
         label: &str,
     ) -> Result<TensorEntry> {
+        let Ranges { all: ranges, check } = ranges;
+        // The offsets of joined bytes are not those of a file.
+        let check = check.filter(|_| ranges.len() == 1);
         let (source, offset): (SourceRef, u64) = match ranges.as_slice() {
             [(source, offset, _)] => (source.clone(), *offset),
             // Without elements, any place in the files will do.
@@ -154,6 +167,7 @@ impl Line {
         };
         let encoding = Encoding { order: Order::Row, endian: self.endian };
         let mut entry = TensorEntry::dense(path, self.dtype, shape, &source, offset, encoding)?;
+        entry.extents.iter_mut().for_each(|extent| extent.check.clone_from(&check));
         entry.role = role;
         Ok(entry)
     }

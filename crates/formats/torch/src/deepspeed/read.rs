@@ -1,6 +1,6 @@
 //! Reader: from the files of all ranks to the index.
 
-use super::flat::{Flat, Line, Range, bad};
+use super::flat::{Flat, Line, Ranges, bad};
 use super::model::{MODULE, ModelPart};
 use super::optimizer::{RankPart, Slot};
 use super::place::Place;
@@ -39,6 +39,7 @@ pub(super) fn open(place: &Place<'_>, label: &str, options: &OpenOptions) -> Res
         names: Distinct::default(),
         masters: HashSet::new(),
         repeated: OverlapBudget::default(),
+        checked: HashSet::new(),
         scalars: HashSet::new(),
         kept: Vec::new(),
         values: Vec::new(),
@@ -64,6 +65,8 @@ struct Reader<'a> {
     masters: HashSet<String>,
     /// Bytes that the flat tensors read.
     repeated: OverlapBudget,
+    /// Storages whose checksum a tensor has: file and offset.
+    checked: HashSet<(String, u64)>,
     /// States with one element that a parameter has already.
     scalars: HashSet<*const Slot>,
     /// Tensors of the files of the optimizer that are not joined, and the values of rank 0.
@@ -310,8 +313,8 @@ impl Reader<'_> {
             let mut at = 0;
             for (place, (name, shape)) in parameters.iter().enumerate() {
                 let count = shape.elements().unwrap_or(u64::MAX);
-                let range = |line: &Line, budget: &Budget| -> Result<Vec<Range>> {
-                    let mut ranges = Vec::new();
+                let range = |line: &Line, budget: &Budget| -> Result<Ranges> {
+                    let mut ranges = Ranges::default();
                     line.ranges(at, count, budget, &mut ranges)?;
                     Ok(ranges)
                 };
@@ -385,8 +388,8 @@ impl Reader<'_> {
                 flat += 1;
                 flat_end += first.groups.get(flat).map_or(0, |flat| flat.count);
             }
-            let range = |lines: &[Line], budget: &Budget| -> Result<Vec<Range>> {
-                let mut ranges = Vec::new();
+            let range = |lines: &[Line], budget: &Budget| -> Result<Ranges> {
+                let mut ranges = Ranges::default();
                 let mut left = count;
                 for line in lines {
                     let take = own.min(left);
@@ -414,8 +417,8 @@ impl Reader<'_> {
         &mut self,
         name: &str,
         shape: &Shape,
-        (line, ranges): (&Line, Vec<Range>),
-        states: Vec<(&str, &Line, Vec<Range>)>,
+        (line, ranges): (&Line, Ranges),
+        states: Vec<(&str, &Line, Ranges)>,
         slots: Option<&Vec<(String, Slot)>>,
     ) -> Result<()> {
         let path = TensorPath::from_dotted(name);
@@ -469,7 +472,7 @@ impl Reader<'_> {
                         .expected(count)
                         .found(line.count));
                 }
-                let mut ranges = Vec::new();
+                let mut ranges = Ranges::default();
                 line.ranges(0, count, &self.budget, &mut ranges)?;
                 line.tensor(path, Role::Parameter, shape.clone(), ranges, self.place_label())?
             } else {
@@ -589,6 +592,14 @@ impl Reader<'_> {
         self.budget.take_memory(
             Cost::entry(false) + Cost::name(parts, bytes) + Cost::dimensions(entry.shape.rank()),
         )?;
+        // One tensor of a storage has its checksum: verifying reads the whole storage.
+        for extent in &mut entry.extents {
+            let source = &extent.source;
+            extent.check = extent
+                .check
+                .take()
+                .filter(|check| self.checked.insert((source.label().to_owned(), check.offset)));
+        }
         self.checkpoint.notes.extend(self.names.add(&mut entry));
         self.checkpoint.tensors.push(entry);
         Ok(())

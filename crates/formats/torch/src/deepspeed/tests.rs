@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Role, TensorEntry, Value};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_format::{Detect, OpenOptions, ReadFormat};
+use weighbridge_format::{DeepCheck, Detect, OpenOptions, ReadFormat};
 use weighbridge_io::source::{FolderRef, MemoryFolder};
 
 /// Files of a folder by name.
@@ -282,6 +282,29 @@ fn truncated_files_are_errors_that_name_the_file() {
             let error = fault("d19_z3_bf16_sub_2", |files| files.get_mut(name).unwrap().truncate(at));
             assert!(error.file().is_some_and(|file| file.ends_with(name.as_str())), "{name} {at}: {error:?}");
         }
+    }
+}
+
+#[test]
+fn checksums_of_joined_storages_are_compared() {
+    let limits = weighbridge_core::limits::Limits::default();
+    for name in ["d14_z3_f16_2", "d19_z2_f16_2"] {
+        let (files, mut damaged) = (files_of(name), 0);
+        assert_eq!(DeepSpeed.check(&open(&files).unwrap()).unwrap(), []);
+        for (file, bytes) in files.iter().filter(|(file, _)| file.ends_with("optim_states.pt")) {
+            let source = folder(&files).open(Path::new(file)).unwrap().unwrap();
+            let members = weighbridge_zip::outline(&source, &limits).unwrap().1;
+            for member in members.iter().filter(|member| member.name.contains("/data/") && member.len > 4) {
+                let mut changed = files.clone();
+                let at = usize::try_from(member.data_offset).unwrap();
+                changed.insert(file.clone(), [&bytes[..at], &[bytes[at] ^ 1], &bytes[at + 1..]].concat());
+                let findings = DeepSpeed.check(&open(&changed).unwrap()).unwrap();
+                assert_eq!(findings.len(), 1, "{name} {file} {}", member.name);
+                assert!(findings[0].file.as_ref().unwrap().ends_with(file.as_str()));
+                damaged += 1;
+            }
+        }
+        assert!(damaged >= 6, "{name}: {damaged}");
     }
 }
 

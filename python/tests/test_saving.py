@@ -54,7 +54,7 @@ def test_every_format(name: str, tmp_path: Path) -> None:
 
 def test_all_formats_are_tested() -> None:
     # An ONNX model is a graph: arrays are not enough. Files of the others are read only.
-    others = {"onnx", "caffe", "coreml", "darknet", "joblib", "ncnn", "openvino", "orbax", "tflite"}
+    others = {"onnx", "caffe", "coreml", "darknet", "deepspeed", "joblib", "ncnn", "openvino", "orbax", "tflite"}
     assert {*TARGETS, *others} == set(weighbridge.formats())
 
 

@@ -50,6 +50,7 @@
 //! | [`npz`](formats::npz) | yes | yes | arrays in a zip archive, stored or deflated |
 //! | [`torch`](formats::torch) | yes | yes | files of `torch.save`; the layout before PyTorch 1.6 is read only |
 //! | [`torch::Dcp`](formats::torch::Dcp) | yes | yes | folders of `torch.distributed.checkpoint` |
+//! | [`torch::DeepSpeed`](formats::torch::DeepSpeed) | yes | no | folders of DeepSpeed, ZeRO stages 0 to 3, joined over ranks |
 //! | [`onnx`](formats::onnx) | yes | yes | ONNX models, with external data; exports of Paddle programs |
 //! | [`gguf`](formats::gguf) | yes | yes | GGUF models, with quantized tensors; shards are read |
 //! | [`mxnet`](formats::mxnet) | yes | yes | parameters of MXNet and Gluon, with their symbol |

@@ -14,19 +14,25 @@ pub(super) const FOLDERS: &[&str] = &[
     "tensorflow/good/partitioned",
     "dcp/good/t22_columns",
     "dcp/good/t215_values",
+    "deepspeed/good/d14_z2_bf16_3",
+    "deepspeed/good/d19_lightning_fsdp_2",
 ];
 
 /// Checkpoints of Orbax: one store, and folders of arrays in both versions of Zarr.
 pub(super) const ORBAX: &[&str] =
     &["orbax/good/small", "orbax/good/aggregate", "orbax/good/small_zarr3_folders"];
 
+/// Steps of DeepSpeed: both forms of flat tensors, with several groups, frozen and shared parameters.
+pub(super) const DEEPSPEED: &[&str] =
+    &["deepspeed/good/d19_z2_f16_2/global_step2", "deepspeed/good/d19_z3_f16_2/global_step2"];
+
 /// Files of a folder and its folders: name and content.
 type Files = Vec<(PathBuf, Vec<u8>)>;
 
 /// Returns the files of each folder of a target.
 fn folders(target: &str) -> &'static Vec<Files> {
-    static ALL: OnceLock<[Vec<Files>; 2]> = OnceLock::new();
-    let [any, orbax] = ALL.get_or_init(|| {
+    static ALL: OnceLock<[Vec<Files>; 3]> = OnceLock::new();
+    let [any, orbax, deepspeed] = ALL.get_or_init(|| {
         let one = |folder: &&str| {
             let root: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "testdata", folder].iter().collect();
             let (mut files, mut open) = (Vec::new(), vec![root.clone()]);
@@ -40,9 +46,13 @@ fn folders(target: &str) -> &'static Vec<Files> {
             let name = |path: &PathBuf| path.strip_prefix(&root).unwrap().to_owned();
             files.iter().map(|path| (name(path), std::fs::read(path).unwrap())).collect()
         };
-        [FOLDERS, ORBAX].map(|folders| folders.iter().map(one).collect())
+        [FOLDERS, ORBAX, DEEPSPEED].map(|folders| folders.iter().map(one).collect())
     });
-    if target == "orbax" { orbax } else { any }
+    match target {
+        "orbax" => orbax,
+        "deepspeed" => deepspeed,
+        _ => any,
+    }
 }
 
 /// Replaces one file of a folder by the input; the input determines the file.

@@ -62,6 +62,7 @@ const ALL: &[&str] = &[
     "npz/good",
     "torch/good",
     "dcp/good",
+    "deepspeed/good",
     "hdf5/good",
     "joblib/good",
     "biggraph/alt",
@@ -119,6 +120,7 @@ pub static TARGETS: &[Target] = &[
     format("word2vec", &["tables"], &["vec", "bin"], 1),
     Target { name: "folder", folders: folder::FOLDERS, extensions: &[], share: 1, run: folder::run },
     Target { name: "orbax", folders: folder::ORBAX, extensions: &[], share: 1, run: folder::run },
+    Target { name: "deepspeed", folders: folder::DEEPSPEED, extensions: &[], share: 1, run: folder::run },
     Target { name: "detect", folders: ALL, extensions: &[], share: 2, run: detect::run },
     Target {
         name: "export",

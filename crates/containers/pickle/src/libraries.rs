@@ -157,6 +157,8 @@ static CALLS: &[Call] = &[
     call("torch.distributed._shard.sharded_tensor.metadata", "TensorProperties", "", "t"),
     call("torch.distributed._shard.sharded_tensor.metadata", "MEM_FORMAT_ENCODING", "n", ""),
 
+    call("deepspeed.runtime.zero.config", "ZeroStageEnum", "n", ""),
+
     call("xgboost.core", "Booster", "", "b"),
     call("lightgbm.basic", "Booster", "", "h"),
     call("joblib.numpy_pickle", "NumpyArrayWrapper", "", "j"),

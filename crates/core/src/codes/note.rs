@@ -78,6 +78,7 @@ codes! {
         NoProgram = "no-program",
         NoStateKnown = "no-state-known",
         NotInList = "not-in-list",
+        NotJoined = "not-joined",
         NotListed = "not-listed",
         NotProved = "not-proved",
         NotReached = "not-reached",

@@ -12,7 +12,7 @@
 //! only the tensors inside are read, and a note names the class. [`Checkpoint::containers`] lists the
 //! containers of tensors and values.
 //!
-//! Distributed checkpoints are a format of their own: [`Dcp`].
+//! Distributed checkpoints are formats of their own: [`Dcp`] and [`DeepSpeed`].
 //!
 //! A quantized tensor is listed as its integers, with `scale` and `zero_point` nested under its name; a sparse tensor is listed
 //! as its indices and `values`. Their attributes record the original form, so writing restores the same tensors. Numpy arrays
@@ -27,6 +27,7 @@
 
 mod composite;
 mod dcp;
+mod deepspeed;
 mod header_members;
 mod metadata;
 mod outline;
@@ -40,6 +41,7 @@ mod walk;
 mod write;
 
 pub use dcp::Dcp;
+pub use deepspeed::DeepSpeed;
 use std::path::Path;
 use weighbridge_core::ErrorCode;
 use weighbridge_core::check::Outline;
@@ -268,7 +270,7 @@ pub(crate) mod opening {
     use weighbridge_format::{Format, OpenOptions, Registry};
 
     fn registry() -> Registry {
-        Registry::new([&crate::Dcp as _, &crate::Torch as _])
+        Registry::new([&crate::Dcp as _, &crate::DeepSpeed as _, &crate::Torch as _])
     }
 
     pub(crate) fn detect(source: &SourceRef) -> Result<&'static dyn Format> {

@@ -11,7 +11,7 @@ use attributed::Attributed;
 use composite::Composites;
 use kinds::Kinds;
 use state::{Form, Optimizers};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 pub(super) use tensors::Overlaps;
 use tensors::TensorTable;
 use weighbridge_core::checkpoint::{
@@ -29,6 +29,8 @@ use weighbridge_torch_archive::Saved;
 pub(super) struct Walk<'a> {
     saved: &'a Saved,
     options: &'a OpenOptions,
+    /// Objects that the walk omits; the caller lists their content.
+    omitted: HashSet<ObjectId>,
     checkpoint: Checkpoint,
     reach: Reach,
     places: TensorTable,
@@ -63,6 +65,7 @@ impl<'a> Walk<'a> {
         Self {
             saved,
             options,
+            omitted: HashSet::new(),
             checkpoint: Checkpoint::new("torch", OBJECT, saved.source().label()),
             reach,
             places: TensorTable::default(),
@@ -86,6 +89,12 @@ impl<'a> Walk<'a> {
         self.path = path.to_vec();
         self.containers = containers.map(|containers| *containers).unwrap_or_default();
         self.charged = self.containers.bytes();
+        self
+    }
+
+    /// Omits these objects. The caller lists their content.
+    pub(super) fn without(mut self, objects: HashSet<ObjectId>) -> Self {
+        self.omitted = objects;
         self
     }
 
@@ -164,6 +173,9 @@ impl<'a> Walk<'a> {
     fn node(&mut self, id: ObjectId, depth: usize) -> Result<()> {
         self.visit()?;
         let graph = self.saved.graph();
+        if self.omitted.contains(&id) {
+            return Ok(());
+        }
         if depth > Budget::DEPTH {
             return self.inert("value nested too deeply", id);
         }

@@ -103,6 +103,8 @@ pub static ALL: &[&dyn Format] = &[
     #[cfg(feature = "torch")]
     &torch::Dcp,
     #[cfg(feature = "torch")]
+    &torch::DeepSpeed,
+    #[cfg(feature = "torch")]
     &torch::Torch,
     #[cfg(feature = "biggraph")]
     &biggraph::BigGraph,

@@ -50,6 +50,7 @@ fn files_of_the_originals_account_fully() {
         "gguf/good",
         "flax/good",
         "dcp/good",
+        "deepspeed/good",
         "hdf5/good",
         "hdf5/heaps",
         "hdf5/small",

@@ -57,6 +57,8 @@ fn goldens() -> Vec<PathBuf> {
         "joblib/good/plain_xz.joblib",
         "dcp/good/t215_columns",
         "dcp/good/t22_two_threads",
+        "deepspeed/good/d19_z2_f16_2",
+        "deepspeed/good/d14_z3_f16_2",
         "onnx/good/mlp.onnx",
         "onnx/good/external",
         "gguf/good/model.gguf",

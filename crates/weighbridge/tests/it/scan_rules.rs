@@ -166,6 +166,7 @@ fn good_files_give_no_false_alarm() {
         "gguf/good",
         "flax/good",
         "dcp/good",
+        "deepspeed/good",
         "hdf5/good",
         "hdf5/small",
         "joblib/good",

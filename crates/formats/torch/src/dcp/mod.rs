@@ -4,6 +4,7 @@
 //! .metadata         pickle: tensors with their chunks, values, and their byte ranges in the data files
 //! __0_0.distcp      data of rank 0: consecutive archives of torch.save, one for each chunk or value
 //! __1_0.distcp      data of rank 1
+//! meta.pt           only of PyTorch Lightning: a file of torch.save with steps, hyper parameters and callbacks
 //! weighbridge.json  data of Weighbridge that torch has no place for; only where needed
 //! ```
 //!
@@ -50,6 +51,8 @@ const METADATA_FILE: &str = ".metadata";
 const DATA_FILE: &str = "__0_0.distcp";
 /// End of the names of data files.
 const DATA_END: &str = ".distcp";
+/// File of PyTorch Lightning with everything but weights and optimizer.
+const LIGHTNING_FILE: &str = "meta.pt";
 /// File of Weighbridge.
 const INDEX_FILE: &str = "weighbridge.json";
 

@@ -1,13 +1,15 @@
 //! Reader: from a folder to the index.
 
 use super::metadata::{self, Content, Described, Item, Place};
-use super::{CHECKPOINT, INDEX_FILE, METADATA_FILE, state};
+use super::{CHECKPOINT, INDEX_FILE, LIGHTNING_FILE, METADATA_FILE, state};
 use crate::walk::Walk;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::check::extents;
-use weighbridge_core::checkpoint::{Checkpoint, Damage, Extent, Note, TensorEntry, TensorPath};
+use weighbridge_core::checkpoint::{
+    Checkpoint, Damage, Extent, Metadata, Note, TensorEntry, TensorPath, Value,
+};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::finding::Severity;
 use weighbridge_core::limits::Limits;
@@ -234,22 +236,68 @@ impl Reader<'_> {
         for extent in own.tensors.iter_mut().flat_map(|entry| &mut entry.extents) {
             relocate(extent, &nested, &file, place.offset);
         }
+        self.add_walked(own, file.label());
+        Ok(())
+    }
+
+    /// Adds the tensors and values of an archive of the file `label`.
+    fn add_walked(&mut self, own: Checkpoint, label: &str) {
         self.checkpoint.containers = own.containers;
         self.checkpoint.tensors.extend(own.tensors);
         self.checkpoint.notes.extend(own.notes);
         for (key, value) in own.metadata.iter() {
+            if self.checkpoint.metadata.get(key).is_some() {
+                let text = format!(
+                    "value `{}` of {} omitted: another value has that name",
+                    escape(key),
+                    escape(label)
+                );
+                self.checkpoint.notes.push(Note::omission("value-left-out", text));
+                continue;
+            }
             self.checkpoint.metadata.set(key, value.clone());
         }
         if let Some(damage) = own.damage
             && let Some(first) = damage.lost.first()
         {
-            let cause = Error::corrupt(first.code, first.text.clone()).in_file(file.label());
+            let cause = Error::corrupt(first.code, first.text.clone()).in_file(label);
             self.checkpoint.damage_mut(&cause).lost.extend(damage.lost);
         }
+    }
+
+    /// Reads the file in which the strategy of PyTorch Lightning for FSDP has everything but weights and optimizer: steps, hyper
+    /// parameters, callbacks.
+    fn lightning(&mut self) -> Result<()> {
+        let Some(source) = self.folder.open(&self.around.join(LIGHTNING_FILE))? else { return Ok(()) };
+        let mut head = [0; 4];
+        if source.len() < 4 || source.read_at(0, &mut head).is_err() || head != *b"PK\x03\x04" {
+            return Ok(());
+        }
+        let limits = Limits { budget: None, ..self.options.limits.clone() };
+        let saved = torch::read(&source, &limits)?;
+        if let Some(rest) = saved.archive_rest() {
+            rest.settle(self.options.lenient, source.label(), &mut self.checkpoint.notes)?;
+        }
+        if self.checkpoint.notes.first().is_none_or(|note| note.code != NoteCode::RunsCode) {
+            self.checkpoint.warn_of_code(saved.warning());
+        }
+        let containers = self.checkpoint.containers.take();
+        let (mut own, mut overlaps) = Walk::new(&saved, self.options).within(&[], containers).run()?;
+        overlaps.mark(&mut own);
+        // A dict without tensors is one value; its keys have names here.
+        if let Some(Value::Map(pairs)) = own.metadata.get("value").cloned()
+            && own.metadata.iter().count() == 1
+        {
+            own.metadata = Metadata::default();
+            pairs.into_iter().for_each(|(key, value)| own.metadata.set(key.to_text(), value));
+        }
+        self.add_walked(own, source.label());
+        self.checkpoint.files.push(source);
         Ok(())
     }
 
     fn finish(mut self) -> Result<Checkpoint> {
+        self.lightning()?;
         self.carried()?;
         state::assign(&mut self.checkpoint, &self.budget);
         self.checkpoint.files.extend(self.files.into_values());

@@ -24,7 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import make_ncnn  # noqa: E402
 import ncnn  # noqa: E402
 import numpy as np  # noqa: E402
-import safetensors.numpy  # noqa: E402
+import safetensors.torch  # noqa: E402
 import torch  # noqa: E402
 
 COMMAND = [sys.argv[1]]
@@ -114,6 +114,11 @@ def outputs(net, arrays, is_binary):
     return found
 
 
+def numpy_of(tensor):
+    """Returns a tensor as an array: bf16 as its bits."""
+    return tensor.view(torch.int16).numpy().view("<u2") if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+
 def rebuilt(entries, tensors, reader):
     """Writes weights anew from tensors: by the order in which ncnn reads them."""
     out, reads = b"", {at for at, _ in reader.reads}
@@ -128,7 +133,7 @@ def rebuilt(entries, tensors, reader):
         start = at - (1024 if is_indices else 0)
         has_word = start - 4 in reads and not any(place <= start - 4 < place + size for place, size in own_ranges(entries))
         if has_word:
-            kind = {"<f4": "f32", "<f2": "f16", "|i1": "i8", "|u1": "i8"}[array.dtype.str]
+            kind = {"<f4": "f32", "<f2": "f16", "<u2": "bf16", "|i1": "i8", "|u1": "i8"}[array.dtype.str]
             out += struct.pack("<I", make_ncnn.FLAGS["table" if is_indices else kind])
         if is_indices:
             out += tensors[f"{name}.table"].tobytes()
@@ -161,7 +166,7 @@ def judge(name, network, folder, wanted, arrays=None, reference=None, is_run=Tru
     # Their elements.
     target = folder / "m.safetensors"
     run("convert", weights if len(data) else network, target, "--force", "--allow-loss")
-    found = safetensors.numpy.load_file(str(target))
+    found = {key: numpy_of(tensor) for key, tensor in safetensors.torch.load_file(str(target)).items()}
     check(sorted(found) == sorted(wanted), f"{name}: {sorted(found)}, not {sorted(wanted)}")
     for key, array in wanted.items():
         own = found.get(key)
@@ -204,7 +209,7 @@ def random_net(rng):
         target, name = f"b{number}", f"layer/{number}.x"
         kind = rng.choice(["conv", "int8", "depth", "norm", "scale", "prelu", "relu", "pad"])
         seed += 10
-        storage = rng.choice(["f32", "f16", "plain"])
+        storage = rng.choice(["f32", "f16", "bf16", "plain"])
         values = lambda *shape: make_ncnn.values(shape, seed)
         if kind in ("conv", "int8"):
             size = rng.randint(1, 5)

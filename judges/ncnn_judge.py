@@ -9,6 +9,7 @@ Needs: the packages of judges/biggraph.txt and judges/ncnn.txt.
 - The tensors that Weighbridge converts to safetensors are those from which the files were made: parameters of modules of PyTorch
   that pnnx converted, and arrays.
 - Weights that are written anew from these tensors give the same outputs, bit for bit, and the outputs of PyTorch within rounding.
+- The bytes that ncnn reads after each word and for each storage of constants are those that Weighbridge lists.
 - The layers of the program, its inputs and its outputs are those of ncnn.
 """
 import ctypes
@@ -273,6 +274,32 @@ def converted(name, module, arguments, is_half, folder, network, tensors):
     judge(name, network, folder, tensors, arrays, reference)
 
 
+def storages(rng, folder):
+    """The storage after each word, and that of each parameter of constants: the bytes that ncnn reads."""
+    network, weights = folder / "word.param", folder / "word.bin"
+
+    def read(storage, word):
+        network.write_text(f"7767517\n1 1\nMemoryData data 0 1 data 0=6 21={storage}\n")
+        net, reader = ncnn.Net(), Reader(struct.pack("<I", word) + bytes(4096))
+        good = net.load_param(str(network)) == 0 and net.load_model(reader) == 0
+        weights.write_bytes(reader.data[:reader.at])
+        done = subprocess.run([*COMMAND, "ls", str(network), "--json", "--extents"], capture_output=True, text=True)
+        if not good:
+            check(done.returncode != 0, f"the storage {storage} is read, and ncnn refuses it")
+            return
+        found = json.loads(done.stdout)["tensors"] if done.returncode == 0 else []
+        places = sorted((piece["offset"], piece["bytes"] + -piece["bytes"] % 4) for one in found for piece in one["pieces"])
+        own = reader.reads[1:] if storage == 0 else reader.reads
+        check(places == own, f"storage {storage}, word {word:#x}: {places}, not {own}")
+
+    known = list(make_ncnn.FLAGS.values())
+    near = [word + step for word in known for step in (-1, 1) if word + step >= 0]
+    for word in [*known, *near, 1 << 24, 1 << 31, 2**32 - 1, *(rng.getrandbits(32) for _ in range(30))]:
+        read(0, word)
+    for storage in range(-2, 12):
+        read(storage, 0)
+
+
 def main():
     rng, numbers = random.Random(7), np.random.default_rng(7)
     torch.manual_seed(7)
@@ -291,6 +318,7 @@ def main():
             judge(name, network, folder, tensors, arrays, is_run=name not in NOT_RUN)
         for name, module, arguments, tensors, is_half in make_ncnn.torch_models():
             converted(name, module, arguments, is_half, folder, make_ncnn.GOOD / f"{name}.param", tensors)
+        storages(rng, folder)
         for number in range(40):
             net = random_net(rng)
             net.write(folder, f"random{number}")

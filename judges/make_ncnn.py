@@ -20,10 +20,10 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "testdata" / "ncnn"
 GOOD, BAD = ROOT / "good", ROOT / "bad"
-FLAGS = {"f32": 0, "plain": 0x0002C056, "f16": 0x01306B47, "i8": 0x000D4B38, "table": 1}
+FLAGS = {"f32": 0, "plain": 0x0002C056, "f16": 0x01306B47, "bf16": 0x01348B83, "i8": 0x000D4B38, "table": 1}
 # Numbers of types in the binary form.
 NUMBERS = {"Input": 16, "Convolution": 6, "InnerProduct": 15, "ReLU": 26, "Gemm": 74, "Split": 33}
-DTYPES = {"<f4": "f32", "<f2": "f16", "|i1": "i8", "|u1": "u8"}
+DTYPES = {"<f4": "f32", "<f2": "f16", "|i1": "i8", "|u1": "u8", "<u2": "bf16"}
 
 
 def values(shape, seed):
@@ -60,6 +60,9 @@ class Net:
             self.data += struct.pack("<I", FLAGS[storage])
         if storage == "f16":
             array = array.astype("<f2")
+        if storage == "bf16":
+            # The upper half of each float; numpy has no such dtype.
+            array = (array.view("<u4") >> 16).astype("<u2")
         if storage == "table":
             table = values((256,), len(self.data))
             self.data += table.tobytes()
@@ -243,6 +246,28 @@ def table():
     return net
 
 
+def brain():
+    """Weights in bf16 as those of each other storage."""
+    net = Net(data=(3, 6, 6))
+    net.layer("MemoryData", "plane", [], ["p"], {0: 6, 1: 6, 2: 3, 21: 0}, [("data", values((3, 6, 6), 400), "bf16")])
+    net.layer("BinaryOp", "add", ["data", "p"], ["a"], {0: 0})
+    convolution(net, "conv", "a", "b", 5, 3, 3, "bf16", 401)
+    product(net, "fc", "b", "c", 4, 80, "bf16", 405)
+    # As long as a table of 256 numbers with its indices.
+    product(net, "wide", "c", "d", 256, 4, "bf16", 410)
+    product(net, "last", "d", "e", 2, 256, "f16", 415)
+    return net
+
+
+def constants():
+    """Constants of one byte for each element."""
+    net = Net(data=(3,))
+    net.layer("ReLU", "relu", ["data"], ["out"], {0: 0.5})
+    for place, storage in enumerate((3, 4, 6, 8)):
+        net.layer("MemoryData", f"data{storage}", [], [f"d{storage}"], {0: 3, 1: 2 + place, 21: storage}, [("data", integers((2 + place, 3), 420 + place), "bytes")])
+    return net
+
+
 def plain():
     """Layers whose weights have no word before them."""
     net = Net(data=(4, 5, 6))
@@ -351,7 +376,7 @@ def binary_text():
 WRITTEN = {
     "int8_conv": int8_conv, "int8_output": int8_output, "int8_depthwise": int8_depthwise, "int8_recurrent": int8_recurrent, "int8_products": int8_products, "blocks": blocks,
     "table": table, "plain": plain, "inputs": inputs, "embed": embed, "deformable": deformable, "requantized": requantized, "gemm": gemm, "custom": custom, "spelled": spelled,
-    "binary": binary, "binary_text": binary_text,
+    "binary": binary, "binary_text": binary_text, "brain": brain, "constants": constants,
 }
 BINARY = {"binary", "binary_text"}
 
@@ -612,6 +637,7 @@ def damage():
     write("utf8.param", text.encode().replace(b" fc ", b" f\xff "))
     custom_text = custom().text()
     write("custom.param", custom_text, custom().data[:100] + b"\0" * 12 + custom().data[100:])
+    write("cut_custom.param", custom_text, custom().data[:20])
     write("storage.param", inputs().text().replace("21=0", "21=7"), inputs().data)
     content = binary_net.binary()
     write("cut.param.bin", content[:-4], binary_net.data)

@@ -9,6 +9,7 @@ Needs: the packages of judges/biggraph.txt and judges/ncnn.txt.
 - The tensors that Weighbridge converts to safetensors are those from which the files were made: parameters of modules of PyTorch
   that pnnx converted, and arrays.
 - Weights that are written anew from these tensors give the same outputs, bit for bit, and the outputs of PyTorch within rounding.
+- The bytes that ncnn reads after each word and for each storage of constants are those that Weighbridge lists.
 - The layers of the program, its inputs and its outputs are those of ncnn.
 """
 import ctypes
@@ -24,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import make_ncnn  # noqa: E402
 import ncnn  # noqa: E402
 import numpy as np  # noqa: E402
-import safetensors.numpy  # noqa: E402
+import safetensors.torch  # noqa: E402
 import torch  # noqa: E402
 
 COMMAND = [sys.argv[1]]
@@ -114,6 +115,11 @@ def outputs(net, arrays, is_binary):
     return found
 
 
+def numpy_of(tensor):
+    """Returns a tensor as an array: bf16 as its bits."""
+    return tensor.view(torch.int16).numpy().view("<u2") if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+
 def rebuilt(entries, tensors, reader):
     """Writes weights anew from tensors: by the order in which ncnn reads them."""
     out, reads = b"", {at for at, _ in reader.reads}
@@ -128,7 +134,7 @@ def rebuilt(entries, tensors, reader):
         start = at - (1024 if is_indices else 0)
         has_word = start - 4 in reads and not any(place <= start - 4 < place + size for place, size in own_ranges(entries))
         if has_word:
-            kind = {"<f4": "f32", "<f2": "f16", "|i1": "i8", "|u1": "i8"}[array.dtype.str]
+            kind = {"<f4": "f32", "<f2": "f16", "<u2": "bf16", "|i1": "i8", "|u1": "i8"}[array.dtype.str]
             out += struct.pack("<I", make_ncnn.FLAGS["table" if is_indices else kind])
         if is_indices:
             out += tensors[f"{name}.table"].tobytes()
@@ -161,7 +167,7 @@ def judge(name, network, folder, wanted, arrays=None, reference=None, is_run=Tru
     # Their elements.
     target = folder / "m.safetensors"
     run("convert", weights if len(data) else network, target, "--force", "--allow-loss")
-    found = safetensors.numpy.load_file(str(target))
+    found = {key: numpy_of(tensor) for key, tensor in safetensors.torch.load_file(str(target)).items()}
     check(sorted(found) == sorted(wanted), f"{name}: {sorted(found)}, not {sorted(wanted)}")
     for key, array in wanted.items():
         own = found.get(key)
@@ -204,7 +210,7 @@ def random_net(rng):
         target, name = f"b{number}", f"layer/{number}.x"
         kind = rng.choice(["conv", "int8", "depth", "norm", "scale", "prelu", "relu", "pad"])
         seed += 10
-        storage = rng.choice(["f32", "f16", "plain"])
+        storage = rng.choice(["f32", "f16", "bf16", "plain"])
         values = lambda *shape: make_ncnn.values(shape, seed)
         if kind in ("conv", "int8"):
             size = rng.randint(1, 5)
@@ -268,6 +274,32 @@ def converted(name, module, arguments, is_half, folder, network, tensors):
     judge(name, network, folder, tensors, arrays, reference)
 
 
+def storages(rng, folder):
+    """The storage after each word, and that of each parameter of constants: the bytes that ncnn reads."""
+    network, weights = folder / "word.param", folder / "word.bin"
+
+    def read(storage, word):
+        network.write_text(f"7767517\n1 1\nMemoryData data 0 1 data 0=6 21={storage}\n")
+        net, reader = ncnn.Net(), Reader(struct.pack("<I", word) + bytes(4096))
+        good = net.load_param(str(network)) == 0 and net.load_model(reader) == 0
+        weights.write_bytes(reader.data[:reader.at])
+        done = subprocess.run([*COMMAND, "ls", str(network), "--json", "--extents"], capture_output=True, text=True)
+        if not good:
+            check(done.returncode != 0, f"the storage {storage} is read, and ncnn refuses it")
+            return
+        found = json.loads(done.stdout)["tensors"] if done.returncode == 0 else []
+        places = sorted((piece["offset"], piece["bytes"] + -piece["bytes"] % 4) for one in found for piece in one["pieces"])
+        own = reader.reads[1:] if storage == 0 else reader.reads
+        check(places == own, f"storage {storage}, word {word:#x}: {places}, not {own}")
+
+    known = list(make_ncnn.FLAGS.values())
+    near = [word + step for word in known for step in (-1, 1) if word + step >= 0]
+    for word in [*known, *near, 1 << 24, 1 << 31, 2**32 - 1, *(rng.getrandbits(32) for _ in range(30))]:
+        read(0, word)
+    for storage in range(-2, 12):
+        read(storage, 0)
+
+
 def main():
     rng, numbers = random.Random(7), np.random.default_rng(7)
     torch.manual_seed(7)
@@ -286,6 +318,7 @@ def main():
             judge(name, network, folder, tensors, arrays, is_run=name not in NOT_RUN)
         for name, module, arguments, tensors, is_half in make_ncnn.torch_models():
             converted(name, module, arguments, is_half, folder, make_ncnn.GOOD / f"{name}.param", tensors)
+        storages(rng, folder)
         for number in range(40):
             net = random_net(rng)
             net.write(folder, f"random{number}")

@@ -66,8 +66,6 @@ const DAMAGED_OPENVINO: &str = "looks like an OpenVINO model (XML), but is not a
 const DAMAGED_CORE_ML: &str = "looks like a Core ML model, but is not a valid one; the file may be damaged, or this build does not include Core ML";
 /// Hint for a network of ncnn that its format does not recognize.
 const DAMAGED_NCNN: &str = "looks like a network of ncnn, but is not a valid one; the file may be damaged, or this build does not include ncnn";
-/// Type of the first layer in a network of pnnx.
-const PNNX: &[u8] = b"pnnx.";
 /// Hint for weights of Darknet that its format does not recognize.
 const DAMAGED_DARKNET: &str = "looks like Darknet weights, but is not a valid file; the file may be damaged, or this build does not include Darknet";
 /// Hint for a model of TensorFlow Lite that its format does not recognize.
@@ -208,7 +206,7 @@ fn by_structure(head: &[u8], file: &FileName) -> Option<Phrase> {
     // The number that begins the text and the binary form of a network, and the text of a network of pnnx.
     let line = head.strip_prefix(b"7767517").unwrap_or_default();
     let is_text = line.starts_with(b"\n") || line.starts_with(b"\r\n");
-    if is_text && line.windows(PNNX.len()).any(|window| window == PNNX) {
+    if is_text && is_pnnx(head) {
         return Some(
             "looks like a network of pnnx, which Weighbridge does not read; open the .ncnn.param file that pnnx writes with it"
                 .into(),
@@ -224,6 +222,15 @@ fn by_structure(head: &[u8], file: &FileName) -> Option<Phrase> {
         return Some("looks like a program (PE), not a model".into());
     }
     protobuf(head, file)
+}
+
+/// Returns true for the beginning of a network of pnnx, in a text that begins as a network of ncnn. The type of its first layer is in
+/// a namespace, such as `pnnx.Input`, `nn.Conv2d` or `aten::mul`. ncnn has no namespaces.
+pub fn is_pnnx(head: &[u8]) -> bool {
+    let text = head.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let kind =
+        text.split_whitespace().nth(3).filter(|kind| kind.starts_with(|c: char| c.is_ascii_alphabetic()));
+    kind.is_some_and(|kind| kind.contains(['.', ':']))
 }
 
 /// Returns true for the beginning of a pickle of protocol 2 to 5.
@@ -526,6 +533,13 @@ mod tests {
         assert_eq!(hint_of("m.param.bin", b"\xdd\x85\x76\0\x4b\0\0\0"), DAMAGED_NCNN);
         let pnnx = b"7767517\n9 8\npnnx.Input  pnnx_input_0  0 1 0 #0=(1,4)f32\n";
         assert!(hint_of("m.pnnx.param", pnnx).starts_with("looks like a network of pnnx, which"));
+        for first in ["nn.Conv2d", "F.relu", "aten::mul"] {
+            let pnnx = format!("7767517\n2 2\n{first}  c  0 1 0 #0=(1,4)f32\nOther  d  0 1 d\n");
+            assert!(hint_of("m.param", pnnx.as_bytes()).starts_with("looks like a network of pnnx, which"));
+        }
+        // pnnx leaves layers that ncnn does not have in the network of ncnn.
+        let left = b"7767517\n2 2\nInput in0 0 1 in0\npnnx.Expression e 1 1 in0 out0\n";
+        assert_eq!(hint_of("m.param", left), DAMAGED_NCNN);
     }
 
     #[test]

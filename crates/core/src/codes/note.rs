@@ -137,6 +137,7 @@ codes! {
         UnreadMember = "unread-member",
         UnreadObject = "unread-object",
         ValueLeftOut = "value-left-out",
+        WeightsGuessed = "weights-guessed",
         WrongShard = "wrong-shard",
         ZipCommentCut = "zip-comment-cut",
     }

@@ -12,6 +12,8 @@ use weighbridge_core::topology::{
 pub(crate) const FORM: &str = "ncnn";
 /// Key of the shapes of the outputs of any layer.
 const SHAPES: i32 = 30;
+/// Maximum rank of a blob.
+const MAX_RANK: usize = 4;
 /// Memory of a layer or a blob, besides its names.
 const ENTRY: u64 = 400;
 
@@ -104,7 +106,8 @@ fn shapes_of(layer: &Layer) -> Vec<Option<Vec<i64>>> {
             let (rank, sizes) = numbers.split_first()?;
             // A shape of three sizes may have a place for a fourth one before the last.
             let mut sizes: Vec<i64> = sizes.iter().map(|size| size.int().into()).collect();
-            let rank = usize::try_from(rank.int()).ok().filter(|&rank| (1..=sizes.len()).contains(&rank))?;
+            let ranks = 1..=sizes.len().min(MAX_RANK);
+            let rank = usize::try_from(rank.int()).ok().filter(|rank| ranks.contains(rank))?;
             if rank == 3 && sizes.len() == 4 {
                 sizes.remove(2);
             }

@@ -47,7 +47,7 @@ static INFO: FormatInfo = FormatInfo {
         not_read: "weights of custom layers",
     },
     extensions: &[("param", MODEL)],
-    dtypes: &[DType::F32, DType::F16, DType::I8, DType::U8],
+    dtypes: &[DType::F32, DType::F16, DType::BF16, DType::I8, DType::U8],
     order: Some(Order::Row),
     settings: &[],
 };
@@ -73,7 +73,7 @@ impl Format for Ncnn {
 
 impl Detect for Ncnn {
     fn recognises(&self, head: &[u8], _: &SourceRef) -> bool {
-        network::form(head).is_some()
+        network::is_recognized(head)
     }
 
     fn recognises_beside(&self, folder: &FolderRef, name: &Path) -> bool {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use weighbridge_core::budget::Budget;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::text::quoted;
+use weighbridge_format::unknown::is_pnnx;
 
 /// Number at the beginning of both forms.
 const MAGIC: i32 = 7_767_517;
@@ -100,11 +101,29 @@ pub(crate) fn form(head: &[u8]) -> Option<Form> {
         return Some(Form::Binary);
     }
     let text = head.utf8_chunks().next().map_or("", |chunk| chunk.valid());
-    let mut words = text.split_whitespace();
-    let is_magic = words.next().is_some_and(|word| word.parse() == Ok(MAGIC));
-    // Networks of pnnx begin with the same number. Their types have a namespace.
-    let is_other = words.nth(2).is_some_and(|kind| kind.starts_with("pnnx."));
-    (is_magic && text.len() > 7 && !is_other).then_some(Form::Text)
+    let is_magic = text.split_whitespace().next().is_some_and(|word| word.parse() == Ok(MAGIC));
+    // Networks of pnnx begin with the same number.
+    (is_magic && text.len() > 7 && !is_pnnx(head)).then_some(Form::Text)
+}
+
+/// Returns true for the beginning of a network. A table may begin with the same number: in a text, the number is a line of its own,
+/// and two integers are the next line. A layer follows.
+pub(crate) fn is_recognized(head: &[u8]) -> bool {
+    if form(head) != Some(Form::Text) {
+        return form(head).is_some();
+    }
+    let text = head.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let mut lines = text.trim_start().lines();
+    let numbers: Option<Vec<Vec<i32>>> = lines
+        .by_ref()
+        .take(2)
+        .map(|line| line.split_whitespace().map(|word| word.parse().ok()).collect())
+        .collect();
+    let layer = lines.find_map(|line| line.split_whitespace().next()).unwrap_or_default();
+    let is_number =
+        layer.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '-' | '+' | '.'));
+    numbers.is_some_and(|lines| matches!(&*lines, [first, second] if first.len() == 1 && second.len() == 2))
+        && !is_number
 }
 
 /// Reads a network in either form.

@@ -2,7 +2,8 @@
 
 use crate::network::{self, Form, Layer, Network};
 use crate::weights::{self, Load, Scheme, Storage};
-use crate::{MODEL, graph};
+use crate::{MODEL, graph, types};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::budget::Budget;
@@ -13,7 +14,7 @@ use weighbridge_core::checkpoint::{
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Shape};
-use weighbridge_core::text::{counted, quoted};
+use weighbridge_core::text::{counted, first_and_more, quoted};
 use weighbridge_format::OpenOptions;
 use weighbridge_io::source::{FolderRef, SourceRef, read_vec};
 
@@ -27,6 +28,8 @@ const PACKED_SHAPE: &str = "packed_shape";
 const LOOKUP: Scheme = Scheme { name: "lookup_table", axis: None };
 /// Word before elements of 16 bits.
 const HALF: u32 = 0x0130_6b47;
+/// Word before elements of 16 bits with the exponent of 32 bits.
+const BRAIN: u32 = 0x0134_8b83;
 /// Word before integers of 8 bits.
 const BYTES: u32 = 0x000d_4b38;
 /// Word before elements of 32 bits, which are also those after zero.
@@ -35,6 +38,8 @@ const PLAIN: u32 = 0x0002_c056;
 const TABLE: u64 = 256;
 /// Bytes that the network of a file is recognized by.
 const HEAD: u64 = 4096;
+/// Maximum number of types that a note names.
+const MAX_NAMED: usize = 5;
 /// Memory of a tensor.
 const ENTRY: u64 = 500;
 
@@ -49,12 +54,13 @@ pub(crate) fn open(
     options: &OpenOptions,
     salvaged: Option<&Error>,
 ) -> Result<Checkpoint> {
-    let limits = options.limits.with_budget_of(source);
-    let budget = limits.budget_of(source);
     let head = read_vec(&**source, 0, source.len().min(HEAD))?;
     let is_network = network::form(&head).is_some();
     let beside = match around {
-        Some((folder, name)) if is_network => folder.open(&weights_of(name))?,
+        Some((folder, name)) if is_network => match weights_of(name) {
+            Some(weights) => folder.open(&weights)?,
+            None => None,
+        },
         Some((folder, name)) => network_beside(folder, name)?,
         None => None,
     };
@@ -70,6 +76,8 @@ pub(crate) fn open(
         };
         (beside.ok_or_else(missing)?, Some(source.clone()))
     };
+    let limits = options.limits.with_budget_of(&file);
+    let budget = limits.budget_of(&file);
     let bytes = bytes_of(&file, &limits)?;
     let fail = |error: Error| error.in_file(file.label());
     let network = network::read(&bytes, &budget).map_err(fail)?;
@@ -87,6 +95,9 @@ pub(crate) fn open(
                 Some(fault) if salvaged.is_none() => return Err(fault),
                 fault => fault,
             };
+            let tables = walk.places.iter().filter(|place| place.table.is_some()).count();
+            let tensors = all.loads.len().saturating_add(tables) as u64;
+            Limits::check("tensors", "tensors", tensors, limits.tensors)?;
             let mut reader = Reader {
                 checkpoint,
                 limits: &limits,
@@ -97,12 +108,20 @@ pub(crate) fn open(
             for (place, (layer, load)) in all.loads.iter().enumerate() {
                 let path = path(layer, load);
                 match (walk.places.get(place), &fault) {
-                    (Some(found), _) => reader.tensor(load, path, found, &data)?,
+                    (Some(found), _) => {
+                        if found.table.is_some() {
+                            budget.take_memory(ENTRY + 2 * layer.name.len() as u64)?;
+                        }
+                        reader.tensor(load, path, found, &data)?;
+                    }
                     (None, Some(fault)) => reader.checkpoint.lose(&path, fault),
                     (None, None) => {}
                 }
             }
             checkpoint = reader.finish();
+            if fault.is_none() {
+                checkpoint.notes.extend(guess(&network, "as the others fill the file"));
+            }
             if fault.is_none() && walk.end < data.len() {
                 checkpoint.notes.push(rest(&data, walk.end, options.lenient || salvaged.is_some())?);
             }
@@ -120,8 +139,9 @@ pub(crate) fn open(
                 .in_file(file.label())
                 .at(layer.at)
                 .expected("a .bin file of the same name beside the network")
-                .hint("copy the .bin file next to the .param file"));
+                .hint("copy the .bin file next to the network, which is NAME.param or NAME.param.bin"));
             }
+            checkpoint.notes.extend(guess(&network, "as there is no .bin file"));
         }
     }
     checkpoint.topology = Some(Arc::new(graph::topology(&network, bytes, &budget)?));
@@ -138,13 +158,13 @@ pub(crate) fn bytes_of(source: &SourceRef, limits: &Limits) -> Result<Vec<u8>> {
     read_vec(&**source, 0, source.len())
 }
 
-/// Returns the name of the weights of a network: `NAME.bin` for `NAME.param` and `NAME.param.bin`.
-fn weights_of(name: &Path) -> PathBuf {
+/// Returns the name of the weights of a network: `NAME.bin` for `NAME.param` and `NAME.param.bin`. A network `NAME.bin` has none.
+fn weights_of(name: &Path) -> Option<PathBuf> {
     let stem = match name.extension() {
         Some(extension) if extension == "bin" => name.with_extension(""),
         _ => name.to_owned(),
     };
-    stem.with_extension("bin")
+    Some(stem.with_extension("bin")).filter(|weights| weights != name)
 }
 
 /// Opens the network of the weights `NAME.bin`: `NAME.param` or `NAME.param.bin`.
@@ -158,7 +178,7 @@ pub(crate) fn network_beside(folder: &FolderRef, name: &Path) -> Result<Option<S
     for extension in ["param", "param.bin"] {
         if let Some(source) = folder.open(&name.with_extension(extension))? {
             let head = read_vec(&*source, 0, source.len().min(HEAD))?;
-            if network::form(&head).is_some() {
+            if network::is_recognized(&head) {
                 return Ok(Some(source));
             }
         }
@@ -228,6 +248,19 @@ fn loads<'a>(network: &'a Network, budget: &Budget) -> Result<All<'a>> {
     Ok(all)
 }
 
+/// Returns the note on layers of other libraries, whose weights are guessed to be none.
+fn guess(network: &Network, reason: &str) -> Option<Note> {
+    let kinds = network.layers.iter().map(|layer| layer.kind.as_str()).filter(|kind| !types::is_known(kind));
+    let kinds: BTreeSet<&str> = kinds.collect();
+    let names = first_and_more(kinds.iter().map(|kind| format!("`{}`", quoted(kind))), MAX_NAMED);
+    let text = match kinds.len() {
+        0 => return None,
+        1 => format!("{names} is not a layer of ncnn: it is read as if it had no weights, {reason}"),
+        _ => format!("{names} are not layers of ncnn: they are read as if they had no weights, {reason}"),
+    };
+    Some(Note::new("weights-guessed", text))
+}
+
 fn path(layer: &Layer, load: &Load) -> TensorPath {
     let parts = load.name.iter().map(|part| Name::from(*part));
     TensorPath::new(std::iter::once(Name::from(layer.name.as_str())).chain(parts).collect::<Vec<_>>())
@@ -266,6 +299,7 @@ impl Place {
             (place.dtype, place.len) = match word {
                 0 | PLAIN => (DType::F32, count * 4),
                 HALF => (DType::F16, count * 2),
+                BRAIN => (DType::BF16, count * 2),
                 BYTES => (DType::I8, count),
                 _ if is_strict => {
                     return Err(Error::corrupt("bad-magic", "the storage of weights is unknown")
@@ -330,6 +364,7 @@ impl Walk {
             }
         }
         if let Some((layer, first)) = all.custom
+            && walk.places.len() >= first
             && (walk.fault.is_some() || walk.end < source.len())
         {
             walk.places.truncate(first);

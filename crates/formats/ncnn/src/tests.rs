@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Role, Value};
 use weighbridge_core::error::Result;
-use weighbridge_core::tensor::Order;
+use weighbridge_core::limits::Limits;
+use weighbridge_core::tensor::{DType, Order};
 use weighbridge_core::topology::AttributeValue;
 use weighbridge_format::{DeepCheck, Detect, Input, OpenOptions, ReadFormat, Registry, Salvage, ScanCode};
 use weighbridge_io::source::{FolderRef, MemoryFolder};
@@ -69,7 +70,7 @@ fn expected() -> BTreeMap<String, Json> {
 
 #[test]
 fn golden_files_have_the_weights_of_ncnn() {
-    assert!(expected().len() >= 30);
+    assert!(expected().len() >= 35);
     for (file, wanted) in expected() {
         let checkpoint = opened(&file);
         let tensors = wanted["tensors"].as_object().unwrap();
@@ -161,6 +162,8 @@ fn shapes_of_blobs_have_one_to_four_sizes() {
         ("-23330=5,3,7,6,1,5", Some(vec![5, 6, 7])),
         ("-23330=5,4,7,6,3,5", Some(vec![5, 3, 6, 7])),
         ("-23330=2,4,7", None),
+        ("-23330=6,5,7,6,5,4,3", None),
+        ("-23330=6,4,7,6,5,4,3", Some(vec![4, 5, 6, 7])),
         ("-23330=0", None),
         ("0=7 1=6 2=5", Some(vec![5, 6, 7])),
         ("0=7 1=6 11=3 2=5", Some(vec![5, 3, 6, 7])),
@@ -170,6 +173,33 @@ fn shapes_of_blobs_have_one_to_four_sizes() {
         let network = format!("7767517\n1 1\nInput a 0 1 a {params}\n");
         let checkpoint = open(network.as_bytes(), &[]).unwrap();
         assert_eq!(checkpoint.topology.unwrap().feeds[0].shape, wanted, "{params}");
+    }
+}
+
+/// A long shape would be copied for each output of the layer.
+#[test]
+fn long_shapes_of_a_blob_with_many_producers_are_not_shapes() {
+    let count = 3000;
+    let list = vec!["7"; count].join(",");
+    let blobs = vec!["0"; count];
+    let mut binary: Vec<u8> = Vec::new();
+    let mut put = |numbers: &[i32]| numbers.iter().for_each(|number| binary.extend(number.to_le_bytes()));
+    let long = i32::try_from(count).unwrap();
+    put(&[7_767_517, 2, 2, 33, 0, 1, 0, -23330, long + 1, long]);
+    put(&vec![7; count]);
+    put(&[-233, 16, 0, long]);
+    put(&vec![0; count]);
+    put(&[-233]);
+    let text = format!(
+        "7767517\n2 4000\nSplit s 0 1 0 -23330={},{count},{list}\nInput a 0 {count} {}\n",
+        count + 1,
+        blobs.join(" ")
+    );
+    for network in [&binary, text.as_bytes()] {
+        let topology = open(network, &[]).unwrap().topology.unwrap();
+        assert_eq!(topology.feeds.len(), count);
+        assert!(topology.feeds.iter().all(|feed| feed.shape.is_none()));
+        assert!(topology.blocks[0].variables.iter().all(|variable| variable.shape.is_none()));
     }
 }
 
@@ -188,6 +218,7 @@ fn damaged_files_have_their_own_errors() {
         ("blobs.param", "length-mismatch"),
         ("custom.param", "not-understood"),
         ("cut.param.bin", "past-the-end"),
+        ("cut_custom.param", "past-the-end"),
         ("key.param", "bad-number"),
         ("layers.param", "length-mismatch"),
         ("list.param", "bad-number"),
@@ -283,6 +314,19 @@ fn layers_without_names_of_their_own_are_distinct() {
 fn custom_layers_have_no_weights_only_if_the_others_fill_the_file() {
     let custom = opened("custom");
     assert_eq!(custom.tensors.len(), 4);
+    let notes = |checkpoint: &Checkpoint| -> Vec<_> {
+        checkpoint.notes.iter().map(|note| (note.code.as_str(), note.text.clone())).collect()
+    };
+    let text =
+        "`Mine` is not a layer of ncnn: it is read as if it had no weights, as the others fill the file";
+    assert_eq!(notes(&custom), [("weights-guessed", text.into())]);
+    assert!(notes(&opened("plain")).is_empty());
+    let alone = "7767517\n4 4\nInput a 0 1 a\nMine m 1 1 a b\nOther n 1 1 b c\nMine o 1 1 c d\n";
+    let none: FolderRef = Arc::new(MemoryFolder::new("m"));
+    let options = OpenOptions::default();
+    let alone = Ncnn.open_beside(memory(alone), &none, Path::new("a.param"), &options).unwrap();
+    let text = "`Mine`, `Other` are not layers of ncnn: they are read as if they had no weights, as there is no .bin file";
+    assert_eq!(notes(&alone), [("weights-guessed", text.into())]);
     let (network, weights) = (bytes_of("good/custom.param"), bytes_of("good/custom.bin"));
     let text = String::from_utf8(network).unwrap();
     let longer = [&weights[..], &[0; 4]].concat();
@@ -294,6 +338,93 @@ fn custom_layers_have_no_weights_only_if_the_others_fill_the_file() {
     let mut other = weights;
     other[at..at + 4].copy_from_slice(b"abcd");
     assert_eq!(code(&text, &other), "not-understood");
+}
+
+#[test]
+fn faults_before_a_custom_layer_are_those_of_the_weights() {
+    let (network, weights) = (bytes_of("good/custom.param"), bytes_of("good/custom.bin"));
+    let text = String::from_utf8(network).unwrap();
+    // A word and 5 rows of 4 elements, then the bias of 5 elements.
+    for len in 0..weights.len() {
+        let wanted = if len < 104 { "past-the-end" } else { "not-understood" };
+        assert_eq!(code(&text, &weights[..len]), wanted, "{len}");
+    }
+    let saved = salvaged(text.as_bytes(), &weights[..90]).unwrap();
+    assert_eq!((names(&saved).len(), saved.damage.unwrap().lost.len()), (1, 3));
+}
+
+#[test]
+fn binary_networks_with_the_name_of_weights_have_none() {
+    let folder: FolderRef = Arc::new(MemoryFolder::new("m").with("a.bin", bytes_of("good/binary.param.bin")));
+    let name = Path::new("a.bin");
+    let source = folder.open(name).unwrap().unwrap();
+    let error = registry().open_in_folder(source, &folder, name, &OpenOptions::default()).unwrap_err();
+    assert_eq!(error.code().as_str(), "file-missing");
+}
+
+#[test]
+fn limits_count_tables_and_hold_for_the_network() {
+    let (network, weights) = (bytes_of("good/table.param"), bytes_of("good/table.bin"));
+    let folder = folder(&network, &weights);
+    let opened = |tensors: u64| {
+        let limits = Limits { tensors, ..Limits::default() };
+        let options = OpenOptions { limits, ..OpenOptions::default() };
+        Ncnn.open_beside(memory(&network), &folder, Path::new("a.param"), &options)
+    };
+    assert_eq!(opened(5).unwrap().tensors.len(), 5);
+    assert_eq!(opened(4).unwrap_err().code().as_str(), "limit");
+    // The network is larger than its weights.
+    let layers = "ReLU a 0 0\n".repeat(25_000);
+    let network = format!("7767517\n25001 1\n{layers}Bias b 0 0 0=1\n");
+    let folder = self::folder(network.as_bytes(), &[0; 4]);
+    for name in ["a.param", "a.bin"] {
+        let source = folder.open(Path::new(name)).unwrap().unwrap();
+        let found = registry().open_in_folder(source, &folder, Path::new(name), &OpenOptions::default());
+        assert_eq!(names(&found.unwrap()), ["b.bias"], "{name}");
+    }
+}
+
+#[test]
+fn weights_of_each_storage_are_read() {
+    let network = "7767517\n1 1\nMemoryData a 0 1 a 0=6 21=0\n";
+    for (word, size, dtype, table) in [
+        (0, 4, DType::F32, 0),
+        (0x0002_c056, 4, DType::F32, 0),
+        (0x0130_6b47, 2, DType::F16, 0),
+        (0x0134_8b83, 2, DType::BF16, 0),
+        (0x000d_4b38, 1, DType::I8, 0),
+        // Any other word precedes a table.
+        (1, 1, DType::U8, 1024),
+        (0x0134_8b84, 1, DType::U8, 1024),
+        (u32::MAX, 1, DType::U8, 1024),
+    ] {
+        let len = table + usize::next_multiple_of(6 * size, 4);
+        let weights = [&word.to_le_bytes()[..], &vec![0; len]].concat();
+        let found = open(network.as_bytes(), &weights).unwrap();
+        assert_eq!(found.tensors[0].stored, dtype, "{word:#x}");
+        assert_eq!(code(network, &weights[..4 + len - 1]), "past-the-end", "{word:#x}");
+    }
+}
+
+#[test]
+fn constants_of_bytes_have_four_storages() {
+    for storage in -2..12 {
+        let network = format!("7767517\n1 1\nMemoryData a 0 1 a 0=6 21={storage}\n");
+        let wanted = match storage {
+            0 => Ok(DType::F16),
+            1 => Ok(DType::F32),
+            3 | 4 | 6 | 8 => Ok(DType::I8),
+            _ => Err("not-understood"),
+        };
+        let weights = match storage {
+            0 => [&0x0130_6b47u32.to_le_bytes()[..], &[0; 12]].concat(),
+            1 => vec![0; 24],
+            _ => vec![0; 8],
+        };
+        let found = open(network.as_bytes(), &weights);
+        let found = found.map(|found| found.tensors[0].stored).map_err(|error| error.code().as_str());
+        assert_eq!(found, wanted, "{storage}");
+    }
 }
 
 #[test]
@@ -347,6 +478,17 @@ fn layers_of_the_application_are_found() {
     let mut changed = bytes_of("good/binary.param.bin");
     changed[13] = 1;
     assert_eq!(codes(&changed), ["custom-operators"]);
+    for (count, wanted) in [
+        (20, "operator T20 is not one of ncnn: the application must supply its code"),
+        (21, "1 more type of operators is not one of ncnn: the application must supply the code"),
+        (30, "10 more types of operators are not those of ncnn: the application must supply the code"),
+    ] {
+        let layers: String = (1..=count).map(|number| format!("T{number:02} a{number} 0 0\n")).collect();
+        let network = format!("7767517\n{count} 1\n{layers}");
+        let scan = Ncnn.scan(&memory(&network), &OpenOptions::default()).unwrap();
+        assert_eq!(scan.findings.len(), count.min(21));
+        assert_eq!(scan.findings.last().unwrap().text, wanted);
+    }
 }
 
 #[test]
@@ -355,12 +497,29 @@ fn other_files_are_not_recognized() {
         &b"7767517"[..],
         b"77675170\n2 2\n",
         b"7767517\n9 8\npnnx.Input a 0 1 0\n",
+        b"7767517\n2 2\nnn.Conv2d  c  0 1 0 #0=(1,4)f32\nInput d 0 1 d\n",
+        b"7767517\n2 2\naten::mul  c  0 1 0 #0=(1,4)f32\n",
+        b"7767517\t1.5\t2.5\n12\t1.5\t2.5\n",
+        b"7767517\tlikes\t12\n12\tlikes\t13\n",
+        b"7767517 2\nthe 0.5 0.25\n",
+        b"7767517 2 2\nInput",
+        b"7767517\n7\n8\n9\n",
+        b"7767517\n7 8 9\n",
+        b"7767517\n7 x\n",
+        b"7767517\n1 2\n3 4\n",
+        b"7767517\n\n2 2\nInput",
         b"1 2 3\n",
         b"\xdd\x85\x76",
     ] {
         assert!(!Ncnn.recognises(head, &memory(head)));
     }
-    for head in [&b"7767517\r\n2 2\r\nInput"[..], b" 7767517 2 2", b"\xdd\x85\x76\0"] {
+    for head in [
+        &b"7767517\r\n2 2\r\nInput"[..],
+        b"7767517 \n 2\t2 \n",
+        b"7767517\n2 2\n\nInput",
+        b"7767517\n2 2\nInput in0 0 1 in0\npnnx.Expression e 1 1 in0 out0\n",
+        b"\xdd\x85\x76\0",
+    ] {
         assert!(Ncnn.recognises(head, &memory(head)));
     }
 }

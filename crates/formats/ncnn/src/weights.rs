@@ -456,8 +456,8 @@ impl Loads<'_> {
         match self.layer.int(21, 1) {
             0 => self.flagged(&["data"], dims),
             1 => self.raw(&["data"], dims),
-            3 => self.add(&["data"], dims, Storage::Bytes),
-            other => return Err(self.unknown("21", other, "0, 1 or 3")),
+            3 | 4 | 6 | 8 => self.add(&["data"], dims, Storage::Bytes),
+            other => return Err(self.unknown("21", other, "0, 1, 3, 4, 6 or 8")),
         };
         Ok(())
     }

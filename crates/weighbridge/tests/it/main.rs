@@ -12,6 +12,7 @@ mod biggraph_evaluate;
 mod biggraph_golden;
 mod biggraph_write;
 mod cast;
+mod detection;
 mod engine;
 mod engine_folder;
 mod engine_stream;

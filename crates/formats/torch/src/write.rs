@@ -35,11 +35,11 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
         let keys = checkpoint.metadata.iter().map(|(key, _)| key).filter(others);
         let without = first_and_more(keys.map(|key| format!("`{}`", escape_text(key))), MAX_NAMED);
         let kept = match without.is_empty() {
-            true => String::new(),
-            false => format!(", and the values {without}"),
+            true => " is".to_owned(),
+            false => format!(" and the values {without} are"),
         };
         let detail = format!(
-            "torch.load will return one flat dict of the tensors; only Weighbridge reads the rest, which stays in the file: the nesting of the original{kept}"
+            "torch.load will return the new file as a flat dict of tensors; the nesting of the original{kept} in the new file too, but only Weighbridge reads them"
         );
         losses.push(Loss::new("structure-dropped", &checkpoint.label, detail));
     }

@@ -237,15 +237,18 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
     Checkpoint::attach_state_among(&mut sources);
     let taken = choose(&sources, same)?;
     for (source, kept) in sources.iter_mut().zip(&taken) {
-        let (mut dropped, mut first_dropped, mut with_state) = (0u64, None, false);
+        let (mut dropped, mut first_dropped, mut state) = (0u64, None, 0u64);
         let mut kept = kept.iter();
         let modules = Modules::of(source);
         source.tensors.retain(|tensor| {
             let keep = kept.next().copied().unwrap_or(true);
             if !keep {
-                dropped += 1;
-                with_state |= tensor.role.is_state();
-                first_dropped.get_or_insert_with(|| tensor.text());
+                if tensor.role.is_state() {
+                    state += 1;
+                } else {
+                    dropped += 1;
+                    first_dropped.get_or_insert_with(|| tensor.text());
+                }
             }
             keep
         });
@@ -255,19 +258,26 @@ pub fn join(mut sources: Vec<Checkpoint>, same: Same) -> Result<(Checkpoint, Vec
         // Before the join: another file may have a tensor of that name.
         let settled = source.settle_aliases();
         source.notes.extend(settled);
-        if let Some(name) = first_dropped {
+        if dropped + state > 0 {
             let other = match labels.as_slice() {
                 [one, other] => format!("{} has", if *one == source.label { other } else { one }),
                 _ => "other files have".to_owned(),
             };
-            let text = format!(
-                "{}: {} ({name}{}{}) not taken: {other} {}",
-                source.label,
-                counted(dropped, "tensor", "tensors"),
-                if dropped == 1 { "" } else { ", ..." },
-                if with_state { ", with optimizer state" } else { "" },
-                if dropped == 1 { "a tensor of the same name" } else { "tensors of the same names" },
-            );
+            let taken = first_dropped.map(|name| {
+                let more = if dropped == 1 { "" } else { ", ..." };
+                let same =
+                    if dropped == 1 { "a tensor of the same name" } else { "tensors of the same names" };
+                format!(
+                    "{} ({name}{more}) not taken, as {other} {same}",
+                    counted(dropped, "tensor", "tensors")
+                )
+            });
+            let state = (state > 0).then(|| {
+                let tensors = counted(state, "tensor", "tensors");
+                format!("{tensors} of optimizer state not taken, as {other} the parameters")
+            });
+            let text = [taken, state].into_iter().flatten().collect::<Vec<_>>().join("; ");
+            let text = format!("{}: {text}", source.label);
             joined.notes.push(Note::new("gave-way", text));
         }
         let own = source.notes.iter().map(|note| match only_one {

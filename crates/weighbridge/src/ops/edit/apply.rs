@@ -15,7 +15,7 @@ use crate::tensor::{Cast, DType};
 use crate::text::{near, quoted};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::phrase::{Opt, Phrase};
-use weighbridge_core::{ErrorCode, phrase};
+use weighbridge_core::{ErrorCode, NoteCode, phrase};
 
 /// Result of applying rules.
 #[derive(Debug, Clone, Default)]
@@ -149,9 +149,11 @@ const SKIPS: &str = " skips rules without effect";
 /// Returns the error for a rule without effect; `renamed` is a hint about earlier rules.
 fn no_match(checkpoint: &Checkpoint, rule: &Rule, unused: Unused, renamed: Option<String>) -> Error {
     let Unused { pattern, reason } = unused;
-    let why = match &renamed {
-        Some(renamed) => Phrase::from(renamed.clone()),
-        None => advice(checkpoint, &rule.action, pattern.as_deref()),
+    let lost_names = checkpoint.notes.iter().find(|note| note.code == NoteCode::NamesMissing);
+    let why = match (&renamed, lost_names) {
+        (_, Some(note)) => note.text.clone(),
+        (Some(renamed), _) => Phrase::from(renamed.clone()),
+        (None, None) => advice(checkpoint, &rule.action, pattern.as_deref()),
     };
     let hint = phrase![why, "; ", Opt::LenientRules, SKIPS];
     let Some(pattern) = pattern else {
@@ -162,7 +164,7 @@ fn no_match(checkpoint: &Checkpoint, rule: &Rule, unused: Unused, renamed: Optio
     let is_path = matches!(&rule.action, Action::Rename(list)
         if list.iter().any(|(renaming, from)| *from == pattern && matches!(renaming, Renaming::Path(_))));
     let error = Error::mismatch("no-match", "no tensor matches the rule").found(escape_text(&pattern));
-    match suggestion(&[checkpoint], &pattern, is_path).filter(|_| renamed.is_none()) {
+    match suggestion(&[checkpoint], &pattern, is_path).filter(|_| renamed.is_none() && lost_names.is_none()) {
         Some(meant) => {
             error.hint(phrase![format_args!("did you mean `{meant}`? "), Opt::LenientRules, SKIPS])
         }

@@ -49,7 +49,7 @@ const MORE: &str = "Use --help for details and examples.";
 
 /// Inspect, check, compare and convert model files without their frameworks
 ///
-/// Reads the files of PyTorch, safetensors, numpy, HDF5, Keras, TensorFlow (also Lite), OpenVINO, Core ML, ncnn, Flax, Orbax, ONNX, GGUF, MXNet, Caffe, Darknet, joblib, Parquet,
+/// Reads the files of PyTorch, DeepSpeed, safetensors, numpy, HDF5, Keras, TensorFlow (also Lite), OpenVINO, Core ML, ncnn, Flax, Orbax, ONNX, GGUF, MXNet, Caffe, Darknet, joblib, Parquet,
 /// Arrow, word2vec, primitiv, PaddlePaddle and PyTorch-BigGraph. Nothing in a file is executed.
 #[derive(Debug, Parser)]
 // Help and usage show this name, whatever the program file is called.

@@ -16,12 +16,12 @@ use weighbridge_core::plan::{PlannedFile, WritePlan};
 
 use weighbridge_core::source::{FolderRef, SourceRef};
 use weighbridge_core::tensor::{DType, Order};
-use weighbridge_core::text::{first_and_more, near};
+use weighbridge_core::text::{counted, first_and_more, near};
 #[cfg(feature = "scan")]
 use weighbridge_scan::Scan;
 
 /// Maximum number of metadata keys named in a loss; further ones are counted.
-const MAX_NAMED_KEYS: usize = 20;
+const MAX_NAMED_KEYS: usize = 3;
 
 /// Maximum bytes at the start of a file passed to [`Detect::recognises`].
 pub const HEAD: usize = 4096;
@@ -556,16 +556,21 @@ impl PlanOptions {
             let rest = "what only Weighbridge reads: roles, attributes, exact paths";
             let keys = entry.as_deref().map(Metadata::carried_keys).unwrap_or_default();
             let detail = match keys.is_empty() {
-                true => format!("the tensors are written, but not {rest}"),
+                true => format!("without {rest}"),
                 false => {
-                    let keys = keys.iter().map(|key| escape_text(key));
+                    let names = keys.iter().map(|key| escape_text(key));
                     format!(
-                        "the tensors are written, but not the metadata ({}) and {rest}",
-                        first_and_more(keys, MAX_NAMED_KEYS)
+                        "without metadata ({}: {}), and without {rest}",
+                        counted(keys.len(), "key", "keys"),
+                        first_and_more(names, MAX_NAMED_KEYS)
                     )
                 }
             };
-            losses.push(Loss::new("index-dropped", escape_text(subject), detail));
+            losses.push(Loss::new(
+                "index-dropped",
+                escape_text(subject),
+                format!("a plain file has the tensors, {detail}"),
+            ));
             return None;
         }
         entry

@@ -143,7 +143,8 @@ fn ends_at_a_header(source: &SourceRef, at: u64) -> Result<bool> {
     let tail = read_vec(&**source, at, (DESCRIPTOR_LEN + 4).min(source.len().saturating_sub(at)))?;
     // With and without a signature, with lengths of four and of eight bytes.
     let follows = |len: usize| match tail.get(len..) {
-        Some(rest) => rest.is_empty() || rest.starts_with(&LOCAL) || rest.starts_with(&CENTRAL),
+        // The archive may end within the next signature.
+        Some(rest) => [LOCAL, CENTRAL].iter().any(|mark| rest.starts_with(mark) || mark.starts_with(rest)),
         None => false,
     };
     Ok([12, 16, 20, 24].into_iter().any(follows))

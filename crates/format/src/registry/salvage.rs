@@ -18,7 +18,7 @@ use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
 use weighbridge_core::text::counted;
 use weighbridge_io::engine::{is_encoded, read_through};
-use weighbridge_io::source::PathKind;
+use weighbridge_io::source::{FolderRef, LocalFolder, PathKind};
 
 /// Maximum length of a file that is salvaged just to report the result in a hint.
 const MAX_TRIED: u64 = 16 << 20;
@@ -30,6 +30,9 @@ pub(super) fn offer_salvage(registry: &Registry, error: Error, path: &Path, opti
     }
     let is_file = matches!(PathKind::of(path), Ok(PathKind::File));
     let short = path.metadata().is_ok_and(|metadata| metadata.len() <= MAX_TRIED);
+    if !is_file && !is_salvaged_as_a_folder(registry, path) {
+        return error;
+    }
     if !is_file || !short {
         return error.hint_too(phrase![Opt::Salvage, " extracts the tensors that are intact, if any"]);
     }
@@ -50,6 +53,13 @@ pub(super) fn offer_salvage(registry: &Registry, error: Error, path: &Path, opti
         }
         Err(_) => error,
     }
+}
+
+/// True for a folder of a format that salvages.
+fn is_salvaged_as_a_folder(registry: &Registry, path: &Path) -> bool {
+    let Ok(folder) = LocalFolder::open(path) else { return false };
+    let folder: FolderRef = Arc::new(folder);
+    registry.detect_folder(&folder).is_ok_and(|format| format.salvager().is_some())
 }
 
 /// Returns the numbers of salvaged and of original rows of the only tensor, if it lost the last ones.
@@ -258,9 +268,21 @@ struct CheckedBytes(BTreeMap<(usize, u64), (u64, Option<usize>)>);
 impl CheckedBytes {
     fn add(&mut self, tensor: &TensorEntry, failure: Option<usize>) {
         for extent in &tensor.extents {
-            let check = extent.check.as_ref();
-            let (from, len) = check.map_or((extent.offset, extent.len), |check| (check.offset, check.len));
-            self.0.insert((address(extent), from), (from.saturating_add(len), failure));
+            let (from, len) = match extent.check.as_ref() {
+                Some(check) => (check.offset, check.len),
+                None if is_encoded(&extent.source) => (extent.offset, extent.len),
+                None => continue,
+            };
+            let new = (from.saturating_add(len), failure);
+            // A failure stays, and so does a longer range.
+            self.0
+                .entry((address(extent), from))
+                .and_modify(|known| {
+                    if known.1.is_none() && (failure.is_some() || known.0 < new.0) {
+                        *known = new;
+                    }
+                })
+                .or_insert(new);
         }
     }
 

@@ -31,12 +31,13 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     losses.extend(checkpoint.renamed_losses(&names));
     if was_object(checkpoint) {
         // `format` is the mark that safetensors files have.
-        let others = |key: &&str| ![Metadata::MODULE_VERSIONS, "format"].contains(key);
+        let others =
+            |key: &&str| ![Metadata::MODULE_VERSIONS, Metadata::SALVAGED_KEY, "format"].contains(key);
         let keys = checkpoint.metadata.iter().map(|(key, _)| key).filter(others);
         let without = first_and_more(keys.map(|key| format!("`{}`", escape_text(key))), MAX_NAMED);
         let kept = match without.is_empty() {
             true => " is".to_owned(),
-            false => format!(" and the values {without} are"),
+            false => format!(" and the metadata {without} are"),
         };
         let detail = format!(
             "torch.load will return the new file as a flat dict of tensors; the nesting of the original{kept} in the new file too, but only Weighbridge reads them"

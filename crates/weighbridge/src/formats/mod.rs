@@ -228,13 +228,16 @@ mod tests {
         };
         let of = |keys: &str| {
             format!(
-                "the tensors are written, but not the metadata ({keys}) and what only Weighbridge reads: roles, attributes, exact paths"
+                "a plain file has the tensors, without metadata ({keys}), and without what only Weighbridge reads: roles, attributes, exact paths"
             )
         };
-        assert_eq!(found(&safetensors::Safetensors), of("epoch"));
+        assert_eq!(found(&safetensors::Safetensors), of("1 key: epoch"));
         for format in [&npz::Npz as &dyn Format, &torch::Torch] {
             let detail = found(format);
-            assert!([of("epoch, note"), of("note, epoch")].contains(&detail.to_string()), "{detail}");
+            assert!(
+                [of("2 keys: epoch, note"), of("2 keys: note, epoch")].contains(&detail.to_string()),
+                "{detail}"
+            );
         }
     }
 

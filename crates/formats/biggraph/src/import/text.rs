@@ -154,6 +154,8 @@ pub(super) enum BadLine {
     Weight(String),
     /// A relation that the configuration does not have.
     Relation { found: String, known: Vec<String> },
+    /// A line with a zero byte: the file is not text.
+    Binary,
     /// A quote that does not end in the line, or text beside one.
     Quote,
     /// Not N-Triples.
@@ -186,6 +188,8 @@ impl BadLine {
                     ])
                 }
             }
+            Self::Binary => bad("the line has a byte of zero: the file is not text")
+                .expected("text, Parquet or Arrow with an edge in each line or row"),
             Self::EmptyName => bad("the line has an empty name").expected("a name in each column"),
             Self::NoName(column) => {
                 bad("the name is missing or empty").expected(format_args!("a name in the column {column}"))
@@ -274,6 +278,9 @@ impl Lines {
             }
         }
         if found != self.count && !(self.more && found > self.count) {
+            if text[range.clone()].contains(&0) {
+                return Err(BadLine::Binary);
+            }
             let has_tab = text[range].contains(&b'\t');
             return Err(BadLine::Columns { found, expected: self.count, has_tab });
         }
@@ -383,6 +390,7 @@ mod tests {
         assert!(matches!(read(tab, columns, ""), Err(BadLine::Columns { found: 1, .. })));
         assert!(matches!(read(tab, columns, "a\tb\tc\td"), Err(BadLine::Columns { found: 4, .. })));
         assert!(matches!(read(tab, columns, "a\t\tc"), Err(BadLine::EmptyName)));
+        assert!(matches!(read(tab, columns, "\u{89}HDF\0\0"), Err(BadLine::Binary)));
         for weight in ["x", "nan", "inf", "1e400"] {
             let line = format!("a\tb\t{weight}");
             assert!(matches!(read(tab, "lhs,rhs,weight", &line), Err(BadLine::Weight(_))), "{weight}");

@@ -35,14 +35,20 @@ pub(super) fn compare(
     }
     if !renamed {
         of_tensors([left, right], [a, b], pairs, &mut compared.changes);
-    } else if a.of_tensors().chain(b.of_tensors()).next().is_some() {
-        let text = "all tensors were compared, but not the lists, tuples and dicts that hold them, as names were changed";
+    } else if a.of_tensors().chain(b.of_tensors()).any(|(_, kind)| !is_dict(kind)) {
+        let text =
+            "all tensors were compared, but not whether lists or tuples hold them, as names were changed";
         compared.notes.push(text.to_owned());
     }
     if !a.values_are_elsewhere() && !b.values_are_elsewhere() {
         of_values([left, right], [a, b], &mut compared.changes);
     }
     compared
+}
+
+/// True for a dict, whatever its keys.
+fn is_dict(kind: &Container) -> bool {
+    matches!(kind, Container::Numbers | Container::Mixed)
 }
 
 /// Kinds of containers by name. Several may share a name: a key with a dot looks like two keys.

@@ -168,7 +168,7 @@ fn hash(side: Side<'_>, unread: &mut Vec<Finding>) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// True where all elements are the same. Reads the elements up to the first different one.
+/// True where all elements are the same. Reads them up to the first different one, behind the checksum if there is one.
 fn is_constant(entry: &TensorEntry) -> Result<bool> {
     let Some(size) = entry.dtype().size() else { return Ok(false) };
     let mut first: Option<Vec<u8>> = None;

@@ -406,7 +406,13 @@ fn of_note(note: &Note) -> Finding {
         _ if note.is_unread() => Severity::Unchecked,
         _ => Severity::Note,
     };
-    Finding::new(severity, note.code, note.text.clone())
+    let finding = Finding::new(severity, note.code, note.text.clone());
+    match note.code {
+        NoteCode::UnknownClass => {
+            finding.hint("nothing is wrong with the tensors; what else the object holds is not read")
+        }
+        _ => finding,
+    }
 }
 
 /// Verifies all bytes that have a checksum.

@@ -64,7 +64,7 @@ fn containers_count_only_around_compared_tensors() {
         (side(&["a.0"], &[("a", Container::List)]), side(&["b.0"], &[("b", Container::Tuple)]));
     let report = diff_checkpoints(one, other, &renamed).unwrap();
     assert!(!report.is_different());
-    assert!(report.notes[0].contains("but not the lists"), "{:?}", report.notes);
+    assert!(report.notes[0].contains("but not whether lists"), "{:?}", report.notes);
 }
 
 #[test]

@@ -560,8 +560,8 @@ impl PlanOptions {
                 false => {
                     let names = keys.iter().map(|key| escape_text(key));
                     format!(
-                        "without metadata ({}: {}), and without {rest}",
-                        counted(keys.len(), "key", "keys"),
+                        "without {} of its metadata ({}), and without {rest}",
+                        counted(keys.len(), "entry", "entries"),
                         first_and_more(names, MAX_NAMED_KEYS)
                     )
                 }

@@ -47,7 +47,7 @@ pub(crate) struct Diff {
     /// Skip metadata
     #[arg(long, help_heading = "Comparison")]
     pub no_metadata: bool,
-    /// Also compare roles, requires_grad, stop_gradient, and module versions that one file lacks
+    /// Also compare roles, requires_grad, stop_gradient, and module versions that a file of another format lacks
     #[arg(long, help_heading = "Comparison", conflicts_with = "no_metadata")]
     pub metadata: bool,
     /// Compare names, dtypes and shapes without reading values

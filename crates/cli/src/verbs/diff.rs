@@ -186,6 +186,9 @@ fn summary(report: &DiffReport, output: &mut Output) -> io::Result<()> {
         counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", human_count(*n as u64))),
     );
     let mut line = format!("tensors: {}", parts.join(", "));
+    if !report.values_compared && report.is_different() {
+        line.push_str("; values were not compared");
+    }
     for (what, count) in [("metadata", report.metadata.len()), ("program", report.program.count())] {
         if count > 0 {
             line.push_str(&format!("; {what}: {}", human_counted(count, "difference")));

@@ -12,9 +12,9 @@ mod local;
 use ends::Reading;
 pub use ends::readings;
 
-use super::read::Member;
+use super::read::{Member, le32};
 use super::salvage::salvage;
-use super::{CENTRAL, CENTRAL_LEN, DEFLATE_RATIO, DESCRIPTOR_LEN, LOCAL};
+use super::{CENTRAL, CENTRAL_LEN, DEFLATE_RATIO, DESCRIPTOR, DESCRIPTOR_LEN, LOCAL};
 use std::collections::{HashMap, HashSet};
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
@@ -81,7 +81,7 @@ impl Survey {
         let mut intact: HashMap<u64, Member> = intact.map(|member| (member.header_offset, member)).collect();
         for found in self.members.iter_mut().filter(|found| !found.readable) {
             if let Some(member) = intact.remove(&found.member.header_offset)
-                && ends_at_a_header(source, member.data_offset.saturating_add(member.compressed_len))?
+                && ends_at_a_header(source, &member)?
             {
                 *found = Found { member, readable: true };
             }
@@ -137,17 +137,21 @@ impl Survey {
     }
 }
 
-/// True where a local header, the directory or the end of the archive follows the descriptor at `at`. Data may look like a
+/// True where a local header, the directory or the end of the archive follows the descriptor of a member. Data may look like a
 /// descriptor, too.
-fn ends_at_a_header(source: &SourceRef, at: u64) -> Result<bool> {
+fn ends_at_a_header(source: &SourceRef, member: &Member) -> Result<bool> {
+    let at = member.data_offset.saturating_add(member.compressed_len);
     let tail = read_vec(&**source, at, (DESCRIPTOR_LEN + 4).min(source.len().saturating_sub(at)))?;
-    // With and without a signature, with lengths of four and of eight bytes.
-    let follows = |len: usize| match tail.get(len..) {
+    let mark = if tail.starts_with(&DESCRIPTOR) { DESCRIPTOR.len() } else { 0 };
+    // The lengths have four or eight bytes.
+    let short = tail
+        .get(mark + 4..mark + 8)
+        .is_some_and(|_| u64::from(le32(&tail, mark + 4)) == member.compressed_len);
+    Ok(match tail.get(mark + if short { 12 } else { 20 }..) {
         // The archive may end within the next signature.
-        Some(rest) => [LOCAL, CENTRAL].iter().any(|mark| rest.starts_with(mark) || mark.starts_with(rest)),
+        Some(rest) => [LOCAL, CENTRAL].iter().any(|next| rest.starts_with(next) || next.starts_with(rest)),
         None => false,
-    };
-    Ok([12, 16, 20, 24].into_iter().any(follows))
+    })
 }
 
 /// The name on systems that ignore case and trailing dots and spaces.

@@ -365,6 +365,16 @@ impl Checkpoint {
     }
 }
 
+/// Returns the text of the note on tensors of the index that are not in the file, where that is its only fault.
+pub(super) fn missing_text(missing: usize) -> String {
+    format!(
+        "the metadata `{}` lists {} that {} not there: the file was changed after it was written, or a part is missing",
+        Metadata::INDEX_KEY,
+        counted(missing, "tensor", "tensors"),
+        if missing == 1 { "is" } else { "are" },
+    )
+}
+
 fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
     if let (Some(format), Some(kind)) = (index.format, index.kind) {
         checkpoint.origin = Some(Origin { format, kind });
@@ -410,6 +420,10 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
         }
     }
     let key = Metadata::INDEX_KEY;
+    if missing > 0 && unknown + added == 0 && !unreadable {
+        checkpoint.notes.push(Note::omission("carried-index-differs", missing_text(missing)));
+        return;
+    }
     let tensors = |count: usize| counted(count, "tensor", "tensors");
     let are = |count: usize| if count == 1 { "is" } else { "are" };
     let faults = [

@@ -1,5 +1,6 @@
 //! Damage of a salvaged file: its location, and the lost tensors.
 
+use super::bridge_metadata::missing_text;
 use super::{Checkpoint, Loss, Metadata, Note, TensorEntry, Value};
 use crate::checkpoint::Attributes;
 use crate::error::{Error, Kind};
@@ -292,6 +293,10 @@ impl Checkpoint {
             notes.push(Note::new("not-proved", text));
         }
         let text = format!("from a damaged file: {headline}");
+        // The lost tensors are named already.
+        let missing = missing_text(damage.lost.iter().filter(|lost| !lost.is_part()).count());
+        self.notes
+            .retain(|note| note.code != NoteCode::CarriedIndexDiffers || note.text.to_string() != missing);
         let mut metadata: Metadata = std::mem::take(&mut self.metadata);
         metadata.set(Metadata::SALVAGED_KEY, Value::Text(text));
         self.metadata = metadata;

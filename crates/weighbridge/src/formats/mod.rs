@@ -226,16 +226,17 @@ mod tests {
             assert_eq!(dropped.len(), 1);
             dropped[0].detail.clone()
         };
-        let of = |keys: &str| {
+        let of = |count: &str, keys: &str| {
             format!(
-                "a plain file has the tensors, without metadata ({keys}), and without what only Weighbridge reads: roles, attributes, exact paths"
+                "a plain file has the tensors, without {count} of its metadata ({keys}), and without what only Weighbridge reads: roles, attributes, exact paths"
             )
         };
-        assert_eq!(found(&safetensors::Safetensors), of("1 key: epoch"));
+        assert_eq!(found(&safetensors::Safetensors), of("1 entry", "epoch"));
         for format in [&npz::Npz as &dyn Format, &torch::Torch] {
             let detail = found(format);
             assert!(
-                [of("2 keys: epoch, note"), of("2 keys: note, epoch")].contains(&detail.to_string()),
+                [of("2 entries", "epoch, note"), of("2 entries", "note, epoch")]
+                    .contains(&detail.to_string()),
                 "{detail}"
             );
         }

@@ -5,6 +5,7 @@ use super::DeepSpeed;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Role, TensorEntry, Value};
@@ -231,6 +232,71 @@ fn an_offloaded_optimizer_is_refused_by_name() {
         ("deepspeed-form", weighbridge_core::Kind::Unsupported)
     );
     assert!(error.hint_text().unwrap().contains("offloaded_tensors/"), "{error:?}");
+}
+
+/// File of torch.save with this pickle and one storage of one element.
+fn archive(pickle: &[u8]) -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    for (name, bytes) in [("a/data.pkl", pickle), ("a/data/0", &[0, 0, 128, 63]), ("a/version", b"3\n")] {
+        zip.start_file(name, options).unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+#[test]
+fn repeated_tensors_of_many_ranks_have_one_budget() {
+    let text = |word: &str| [&[b'X', u8::try_from(word.len()).unwrap(), 0, 0, 0], word.as_bytes()].concat();
+    let tensor = [
+        b"ctorch._utils\n_rebuild_tensor_v2\n((".to_vec(),
+        text("storage"),
+        b"ctorch\nFloatStorage\n".to_vec(),
+        text("0"),
+        text("cpu"),
+        b"K\x01tQK\x00(K\x01t(K\x01t\x89ccollections\nOrderedDict\n)RtR".to_vec(),
+    ]
+    .concat();
+    let folder_of = |ranks: u8, repeats: usize| {
+        let optimizer = [
+            b"\x80\x02}(".to_vec(),
+            text("optimizer_state_dict"),
+            b"}(".to_vec(),
+            text("zero_stage"),
+            b"K\x02".to_vec(),
+            text("partition_count"),
+            vec![b'K', ranks],
+            text("single_partition_of_fp32_groups"),
+            b"](".to_vec(),
+            tensor.clone(),
+            b"eu".to_vec(),
+            text("more"),
+            b"](".to_vec(),
+            tensor.clone(),
+            b"q\x00".to_vec(),
+            b"h\x00".repeat(repeats),
+            b"eu.".to_vec(),
+        ];
+        let model = [
+            b"\x80\x02}(".to_vec(),
+            text("module"),
+            b"}".to_vec(),
+            text("param_shapes"),
+            b"](}(".to_vec(),
+            text("w"),
+            vec![b'(', b'K', ranks, b't', b'u', b'e', b'u', b'.'],
+        ];
+        let mut files = Files::new();
+        files.insert("mp_rank_00_model_states.pt".to_owned(), archive(&model.concat()));
+        for rank in 0..ranks {
+            let name = format!("zero_pp_rank_{rank}_mp_rank_00_optim_states.pt");
+            files.insert(name, archive(&optimizer.concat()));
+        }
+        files
+    };
+    // The tensor, and in each rank the other one with its repetitions.
+    assert_eq!(open(&folder_of(3, 2)).unwrap().tensors.len(), 1 + 3 * 3);
+    assert_eq!(open(&folder_of(100, 500)).unwrap_err().code().as_str(), "limit");
 }
 
 #[test]

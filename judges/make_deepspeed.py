@@ -50,6 +50,10 @@ CASES = {
     "z3_bf16_3": (3, 3, "bf16", "groups buffers"),
     "z3_f32_3": (3, 3, "fp32", "sub frozen"),
     "z3_bf16_sub_2": (3, 2, "bf16", "sub groups"),
+    "z2_f32_small_3": (2, 3, "fp32", "small rms"),
+    "z3_f32_empty_2": (3, 2, "fp32", "empty"),
+    "z2_bf16_muon_2": (2, 2, "bf16", "muon"),
+    "z3_bf16_muon_2": (3, 2, "bf16", "muon"),
     "lightning_z2_2": (2, 2, "bf16", "lightning tied buffers"),
     "lightning_z3_2": (3, 2, "fp32", "lightning frozen"),
 }
@@ -98,11 +102,25 @@ class Net(nn.Module):
         self.head = Block((7, 5), (7,))
         if "tied" in features:
             self.head.weight = self.embed.weight
+        if "small" in features:
+            self.scale = Block((1,))
+        if "empty" in features:
+            self.head.register_buffer("none", torch.empty(0))
 
     def forward(self, total):
-        for block in [self.embed, *self.layers, *(getattr(self, name) for name in ("norm", "base") if hasattr(self, name)), self.head]:
+        for block in [self.embed, *self.layers, *(getattr(self, name) for name in ("norm", "base", "scale") if hasattr(self, name)), self.head]:
             total = block(total)
         return total
+
+
+class RmsAdam(torch.optim.Adam):
+    """Optimizer with a state of its own in each rank."""
+
+    def step(self, closure=None):
+        super().step(closure)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter]["RMS"] = parameter.norm(2) / max(parameter.numel(), 1) ** 0.5
 
 
 def rank():
@@ -170,7 +188,17 @@ def engine_of(case, seed):
     if "elastic" in features:
         # That form has one step for all parameters, as optimizers of DeepSpeed do.
         groups = [{"params": groups, "step": 2}]
-    optimizer = torch.optim.SGD(groups, lr=0.01) if "sgd" in features else torch.optim.Adam(groups, lr=0.01)
+    if "small" in features:
+        # A group with fewer elements than ranks: the parts of some ranks are padding alone.
+        groups = [{"params": trained[:-1]}, {"params": trained[-1:]}]
+    if "muon" in features:
+        config["zero_optimization"]["reduce_scatter"] = False
+        config["optimizer"] = {"type": "Muon", "params": {"lr": 0.01, "momentum": 0.9}}
+        for parameter in trained:
+            parameter.use_muon = parameter.ndim == 2
+        return deepspeed.initialize(model=model, model_parameters=trained, config=config)[0]
+    kind = torch.optim.SGD if "sgd" in features else RmsAdam if "rms" in features else torch.optim.Adam
+    optimizer = kind(groups, lr=0.01)
     return deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
 
 
@@ -211,7 +239,7 @@ def written(case, folder):
     # zero_to_fp32 are right.
     if CASES[case][0] == 0 and CASES[case][2] != "bf16" or "robin" in features:
         return {}
-    return state_of(again, [] if "sgd" in features or "untrained" in features else ["exp_avg", "exp_avg_sq"])
+    return state_of(again, [] if {"sgd", "untrained", "muon"} & set(features.split()) else ["exp_avg", "exp_avg_sq"])
 
 
 def lightning_checkpoint():
@@ -327,7 +355,7 @@ def main():
     wanted = [case for case in [*CASES, "lightning_fsdp_2"] if not names or case in names]
     # This release cannot save the form with the optimizers of newer releases of torch.
     if deepspeed.__version__.startswith("0.14"):
-        wanted = [case for case in wanted if "elastic" not in case]
+        wanted = [case for case in wanted if "elastic" not in case and "muon" not in case]
     with tempfile.TemporaryDirectory() as work:
         states = run(wanted, work)
         for case, state in states.items():

@@ -12,6 +12,18 @@ const STEP: u64 = 256 << 10;
 
 /// Reads the range and compares its checksum.
 pub fn verify(source: &SourceRef, check: &Check) -> Result<()> {
+    let found = checksum(source, check)?;
+    if found == check.value {
+        return Ok(());
+    }
+    Err(check.mismatch(source.label(), found))
+}
+
+/// Reads the range of `check` and returns its checksum.
+///
+/// # Errors
+/// Errors of the source.
+pub fn checksum(source: &SourceRef, check: &Check) -> Result<u32> {
     crate::source::check_range(&**source, check.offset, check.len)?;
     let mut hasher = Checksum::new(check.kind);
     let mut buffer = vec![0; to_usize(check.len.min(STEP))?];
@@ -22,11 +34,7 @@ pub fn verify(source: &SourceRef, check: &Check) -> Result<()> {
         hasher.update(step);
         done += step.len() as u64;
     }
-    let found = hasher.finish();
-    if found == check.value {
-        return Ok(());
-    }
-    Err(check.mismatch(source.label(), found))
+    Ok(hasher.finish())
 }
 
 impl Check {

@@ -1,11 +1,13 @@
 //! Flat tensors: parameters one after another, in parts of several ranks.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::Budget;
 use weighbridge_core::checkpoint::{Check, Role, TensorEntry, TensorPath};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::source::ConcatSource;
+use weighbridge_core::source::{ConcatSource, Source, Within};
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
+use weighbridge_core::verify::checksum;
 use weighbridge_format::overlap::OverlapBudget;
 use weighbridge_io::source::SourceRef;
 use weighbridge_pickle::ObjectId;
@@ -16,11 +18,74 @@ const RANGE: u64 = 64;
 
 /// Byte ranges of a tensor.
 #[derive(Debug, Default)]
-pub(super) struct Ranges {
-    /// Each with its source, offset and length.
-    all: Vec<(SourceRef, u64, u64)>,
-    /// Checksum of the storage around the last one.
+pub(super) struct Ranges(Vec<Range>);
+
+/// Byte range.
+#[derive(Debug)]
+struct Range {
+    source: SourceRef,
+    offset: u64,
+    len: u64,
+    /// Checksum of the storage around it.
     check: Option<Box<Check>>,
+}
+
+/// Storages that joined tensors read, each with a checksum that is compared once.
+#[derive(Debug, Default)]
+pub(super) struct Storages(HashMap<(String, u64), SourceRef>);
+
+impl Storages {
+    /// Returns the source of a range with a comparison of its checksum, if it has one.
+    fn checked(&mut self, range: &Range) -> SourceRef {
+        let Some(check) = &range.check else { return range.source.clone() };
+        let key = (range.source.label().to_owned(), check.offset);
+        let make = || -> SourceRef {
+            Arc::new(CheckedSource { inner: range.source.clone(), check: **check, found: Mutex::new(None) })
+        };
+        self.0.entry(key).or_insert_with(make).clone()
+    }
+}
+
+/// File whose bytes are those of one storage: before the first of them is read, its checksum is compared.
+#[derive(Debug)]
+struct CheckedSource {
+    inner: SourceRef,
+    check: Check,
+    /// Checksum of the bytes, after the first read.
+    found: Mutex<Option<u32>>,
+}
+
+impl CheckedSource {
+    fn compare(&self) -> Result<()> {
+        let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = match *known {
+            Some(found) => found,
+            None => *known.insert(checksum(&self.inner, &self.check)?),
+        };
+        match found == self.check.value {
+            true => Ok(()),
+            false => Err(self.check.mismatch(self.label(), found)),
+        }
+    }
+}
+
+impl Source for CheckedSource {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.compare()?;
+        self.inner.read_at(offset, buffer)
+    }
+    fn label(&self) -> &str {
+        self.inner.label()
+    }
+    fn is_decoded(&self) -> bool {
+        true
+    }
+    fn within(&self) -> Option<Within<'_>> {
+        Some(Within { source: &self.inner, offset: 0, len: self.inner.len(), encoded: false })
+    }
 }
 
 /// Elements of a tensor with one dimension.
@@ -69,6 +134,16 @@ impl Flat {
 }
 
 impl Flat {
+    /// Returns true for a tensor of the same type.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        (self.dtype, self.endian) == (other.dtype, other.endian)
+    }
+
+    /// Returns the first elements; the tensor must have them.
+    pub(super) fn first(&self, count: u64) -> Self {
+        Self { count, ..self.clone() }
+    }
+
     /// Adds the bytes of the tensor to those that the tensors of a file read.
     pub(super) fn count_bytes(&self, file: usize, read: &mut OverlapBudget) {
         let bytes = self.count.saturating_mul(self.dtype.size().unwrap_or(1) as u64);
@@ -126,15 +201,18 @@ impl Line {
             }
             budget.take_memory(RANGE)?;
             let (offset, len) = (flat.offset + (at - start) * size, (stop - at) * size);
-            match out.all.last_mut() {
-                Some((source, before, own))
-                    if Arc::ptr_eq(source, &flat.source) && *before + *own == offset =>
+            match out.0.last_mut() {
+                Some(last)
+                    if Arc::ptr_eq(&last.source, &flat.source)
+                        && last.offset + last.len == offset
+                        && last.check == flat.check =>
                 {
-                    *own += len;
+                    last.len += len;
                 }
-                _ => out.all.push((flat.source.clone(), offset, len)),
+                _ => {
+                    out.0.push(Range { source: flat.source.clone(), offset, len, check: flat.check.clone() })
+                }
             }
-            out.check.clone_from(&flat.check);
             at = stop;
         }
         Ok(())
@@ -149,21 +227,28 @@ impl Line {
         path: TensorPath,
         role: Role,
         shape: Shape,
-        ranges: Ranges,
+        Ranges(ranges): Ranges,
         label: &str,
+        storages: &mut Storages,
     ) -> Result<TensorEntry> {
-        let Ranges { all: ranges, check } = ranges;
-        // The offsets of joined bytes are not those of a file.
-        let check = check.filter(|_| ranges.len() == 1);
+        let mut check = None;
         let (source, offset): (SourceRef, u64) = match ranges.as_slice() {
-            [(source, offset, _)] => (source.clone(), *offset),
+            [range] => {
+                check.clone_from(&range.check);
+                (range.source.clone(), range.offset)
+            }
             // Without elements, any place in the files will do.
             [] => match self.parts.first() {
                 Some((_, flat)) => (flat.source.clone(), flat.offset),
                 None => (Arc::new(ConcatSource::new(label, Vec::new())?), 0),
             },
-            // The name distinguishes the joined bytes of two tensors.
-            _ => (Arc::new(ConcatSource::new(format!("{label}: {}", path.to_text()), ranges)?), 0),
+            // The name distinguishes the joined bytes of two tensors. Their offsets are not those of a file, so that the sources of
+            // the parts compare the checksums.
+            _ => {
+                let joined =
+                    ranges.iter().map(|range| (storages.checked(range), range.offset, range.len)).collect();
+                (Arc::new(ConcatSource::new(format!("{label}: {}", path.to_text()), joined)?), 0)
+            }
         };
         let encoding = Encoding { order: Order::Row, endian: self.endian };
         let mut entry = TensorEntry::dense(path, self.dtype, shape, &source, offset, encoding)?;

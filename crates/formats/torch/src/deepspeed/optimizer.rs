@@ -12,9 +12,10 @@
 use super::flat::{Flat, bad};
 use std::collections::HashSet;
 use weighbridge_core::Budget;
-use weighbridge_core::checkpoint::{TensorEntry, TensorPath};
+use weighbridge_core::checkpoint::{Name, TensorEntry, TensorPath};
 use weighbridge_core::error::Result;
 use weighbridge_core::limits::Limits;
+use weighbridge_core::tensor::Order;
 use weighbridge_pickle::{Cost, Graph, ObjectId};
 use weighbridge_torch_archive::Saved;
 
@@ -32,14 +33,37 @@ pub(super) enum Slot {
     Number(i64),
 }
 
+/// State with its name.
+#[derive(Debug)]
+pub(super) struct OwnSlot {
+    pub(super) name: String,
+    pub(super) slot: Slot,
+    /// Object in the file of the rank.
+    id: ObjectId,
+}
+
 impl Slot {
-    /// Returns the form for errors.
-    pub(super) fn as_str(&self) -> &'static str {
-        match self {
-            Self::Flat(_) => "a flat tensor",
-            Self::Scalar(_) => "a tensor with one element",
-            Self::Number(_) => "a number",
-        }
+    /// Returns true for the same form in another rank, and for one element also the same value.
+    pub(super) fn is_like(&self, other: &Self) -> Result<bool> {
+        Ok(match (self, other) {
+            (Self::Flat(a), Self::Flat(b)) => a.is_like(b),
+            (Self::Number(a), Self::Number(b)) => a == b,
+            (Self::Scalar(a), Self::Scalar(b)) => {
+                a.stored == b.stored && a.read_tensor(Order::Row)? == b.read_tensor(Order::Row)?
+            }
+            _ => false,
+        })
+    }
+
+    /// Returns the form, and the value of one element, for errors.
+    pub(super) fn text(&self) -> Result<String> {
+        Ok(match self {
+            Self::Flat(_) => "a flat tensor".to_owned(),
+            Self::Scalar(entry) => {
+                format!("a tensor with the bytes {}", Name::hex(&entry.read_tensor(Order::Row)?))
+            }
+            Self::Number(number) => number.to_string(),
+        })
     }
 }
 
@@ -53,7 +77,9 @@ pub(super) struct RankPart {
     /// Flat tensors.
     pub(super) groups: Vec<Flat>,
     /// State for each flat tensor, by name.
-    pub(super) slots: Vec<Vec<(String, Slot)>>,
+    pub(super) slots: Vec<Vec<OwnSlot>>,
+    /// Elements that this release removed from the end of each flat tensor, and in some forms not from its state.
+    paddings: Vec<u64>,
     /// Elements after each parameter of each group, in recent releases.
     pub(super) gaps: Option<Vec<Vec<u64>>>,
     /// Objects that this part replaces.
@@ -121,13 +147,29 @@ impl RankPart {
             numbers(graph, id).ok_or_else(|| bad("`param_alignment_paddings` is not a list of numbers"))
         });
         let gaps = gaps.transpose()?;
+        let paddings = field("group_paddings").and_then(|id| graph.sequence(id)).unwrap_or_default();
+        let padding = |&id: &ObjectId| graph.int(id).and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
+        let paddings = paddings.iter().take(groups.len()).map(padding).collect();
         let slots = Vec::new();
-        let mut part = Self { stage, ranks, groups, slots, gaps, used, is_apart: false };
+        let mut part = Self { stage, ranks, groups, slots, paddings, gaps, used, is_apart: false };
         let base = field(if stage == Some(3) { STATE_DICT } else { "base_optimizer_state" });
         if let Some(base) = base {
             part.state(saved, base, budget)?;
         }
         Ok(part)
+    }
+
+    /// Returns a state of a flat tensor.
+    pub(super) fn slot(&self, number: usize, name: &str) -> Option<&Slot> {
+        self.slots.get(number)?.iter().find(|own| own.name == name).map(|own| &own.slot)
+    }
+
+    /// Returns a state with an element for each element of a flat tensor, without padding.
+    pub(super) fn flat(&self, number: usize, name: &str) -> Option<Flat> {
+        match self.slot(number, name)? {
+            Slot::Flat(flat) => Some(flat.first(self.groups.get(number)?.count)),
+            _ => None,
+        }
     }
 
     /// Reads the state of the optimizer.
@@ -156,19 +198,21 @@ impl RankPart {
             return Ok(());
         }
         for (place, state) in states.into_iter().enumerate() {
-            let mut slots: Vec<(String, Slot)> = Vec::new();
+            let mut slots: Vec<OwnSlot> = Vec::new();
             let pairs = state.and_then(|state| graph.pairs(state)).unwrap_or_default();
             for &(key, value) in pairs {
                 budget.take_work(Cost::VISIT)?;
-                let Some(name) = graph.text(key).filter(|name| !slots.iter().any(|(own, _)| own == name))
+                let Some(name) = graph.text(key).filter(|name| !slots.iter().any(|own| own.name == *name))
                 else {
                     self.is_apart = true;
                     continue;
                 };
                 Limits::check("states of a parameter", "path_parts", slots.len() as u64, MAX_SLOTS)?;
-                let enough = self.groups.get(place).map_or(0, |flat| flat.count);
+                // A longer tensor is no state of these elements, such as a table of the optimizer.
+                let count = self.groups.get(place).map_or(0, |flat| flat.count);
+                let padded = count.saturating_add(self.paddings.get(place).copied().unwrap_or(0));
                 let slot = match (Flat::of(saved, value)?, graph.int(value)) {
-                    (Some(flat), _) if flat.count >= enough => Slot::Flat(flat),
+                    (Some(flat), _) if flat.count == count || flat.count == padded => Slot::Flat(flat),
                     (None, Some(number)) => Slot::Number(number),
                     (None, None) => match scalar(saved, value)? {
                         Some(entry) => Slot::Scalar(Box::new(entry)),
@@ -183,15 +227,48 @@ impl RankPart {
                     }
                 };
                 budget.take_memory(Cost::entry(false) + Cost::name(1, name.len() as u64))?;
-                if !matches!(slot, Slot::Number(_)) {
-                    self.used.insert(value);
-                }
-                slots.push((name.to_owned(), slot));
+                slots.push(OwnSlot { name: name.to_owned(), slot, id: value });
             }
             self.slots.push(slots);
         }
         Ok(())
     }
+}
+
+/// Leaves in `ranks` the states that are joined: those that every rank has in the same form. The others are listed as in the
+/// files, as all of them where `is_in_runs` is false: then a flat tensor does not have whole parameters.
+pub(super) fn settle(ranks: &mut [RankPart], is_in_runs: bool) -> Result<()> {
+    let Some((first, others)) = ranks.split_first() else { return Ok(()) };
+    let mut joined: Vec<HashSet<String>> = Vec::new();
+    for (number, slots) in first.slots.iter().enumerate() {
+        let mut names = HashSet::new();
+        for own in slots {
+            let mut is_same = is_in_runs;
+            for part in others {
+                is_same = is_same
+                    && part.slot(number, &own.name).map_or(Ok(false), |slot| own.slot.is_like(slot))?;
+            }
+            if is_same {
+                names.insert(own.name.clone());
+            }
+        }
+        joined.push(names);
+    }
+    for part in ranks {
+        for (number, slots) in part.slots.iter_mut().enumerate() {
+            let names = joined.get(number);
+            slots.retain(|own| {
+                let is_joined = names.is_some_and(|names| names.contains(&own.name));
+                match own.slot {
+                    Slot::Number(_) => {}
+                    _ if is_joined => _ = part.used.insert(own.id),
+                    _ => part.is_apart = true,
+                }
+                is_joined
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Maximum number of states of a parameter; optimizers have up to four.

@@ -13,8 +13,9 @@ const MAX_TAG: u64 = 255;
 /// Ends of the names of files.
 const MODEL_END: &str = "model_states.pt";
 const OPTIMIZER_END: &str = "optim_states.pt";
-/// Models that loaders of transformers open in the same folder: they have precedence.
-const LOADED: [&str; 2] = ["model.safetensors", "pytorch_model.bin"];
+/// Models that loaders of transformers and PEFT open in the same folder: they have precedence.
+const LOADED: [&str; 4] =
+    ["model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin"];
 const INDEX_END: &str = ".index.json";
 /// Ends of the names of other models.
 const MODEL_ENDS: [&str; 5] = [".pt", ".pth", ".bin", ".ckpt", ".safetensors"];

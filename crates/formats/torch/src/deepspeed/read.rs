@@ -1,8 +1,8 @@
 //! Reader: from the files of all ranks to the index.
 
-use super::flat::{Flat, Line, Ranges, bad};
+use super::flat::{Flat, Line, Ranges, Storages, bad};
 use super::model::{MODULE, ModelPart};
-use super::optimizer::{RankPart, Slot};
+use super::optimizer::{OwnSlot, RankPart, Slot, settle};
 use super::place::Place;
 use super::{CHECKPOINT, INFO};
 use crate::walk::Walk;
@@ -13,7 +13,7 @@ use weighbridge_core::checkpoint::{
 };
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
-use weighbridge_core::tensor::{Order, Shape};
+use weighbridge_core::tensor::Shape;
 use weighbridge_core::text::escape;
 use weighbridge_core::{Budget, NoteCode};
 use weighbridge_format::OpenOptions;
@@ -41,6 +41,7 @@ pub(super) fn open(place: &Place<'_>, label: &str, options: &OpenOptions) -> Res
         repeated: OverlapBudget::default(),
         checked: HashSet::new(),
         scalars: HashSet::new(),
+        storages: Storages::default(),
         kept: Vec::new(),
         values: Vec::new(),
     };
@@ -69,6 +70,8 @@ struct Reader<'a> {
     checked: HashSet<(String, u64)>,
     /// States with one element that a parameter has already.
     scalars: HashSet<*const Slot>,
+    /// Storages of tensors that lie in several of them.
+    storages: Storages,
     /// Tensors of the files of the optimizer that are not joined, and the values of rank 0.
     kept: Vec<TensorEntry>,
     values: Vec<(String, Value)>,
@@ -84,24 +87,34 @@ impl Reader<'_> {
         let source = self.place.open(name)?;
         let saved = self.saved(&source)?;
         let mut model = self.part(&saved, &source)?;
-        let groups = model.groups.take();
-        if self.place.optimizers.is_empty() && groups.is_some() {
+        if self.place.optimizers.is_empty() && model.groups.is_some() {
             return Err(self.without_optimizers(name));
         }
-        let mut is_apart = false;
         let mut ranks: Vec<RankPart> = Vec::new();
         for (&rank, name) in &self.place.optimizers {
             if rank != ranks.len() {
                 return Err(self.missing(name, ranks.len()));
             }
             let part = self.optimizer(rank, name, ranks.first())?;
-            is_apart |= part.is_apart;
             ranks.push(part);
         }
         std::mem::take(&mut self.repeated)
             .check("torch-repeated", &self.options.limits)
             .map_err(|error| error.in_file(self.place.label("")))?;
         let stage = ranks.first().and_then(|part| part.stage);
+        let groups = model.groups.as_deref().unwrap_or_default();
+        let is_in_runs = stage != Some(3) || in_runs(groups, &ranks);
+        settle(&mut ranks, is_in_runs)?;
+        let place = self.place;
+        for (part, (&rank, name)) in ranks.iter_mut().zip(&place.optimizers) {
+            self.list(rank, name, part)?;
+        }
+        if let (Some(first), true, Some((&last, name))) =
+            (ranks.first(), self.place.is_partitioned, self.place.models.last_key_value())
+            && last as u64 >= first.ranks
+        {
+            return Err(self.surplus(name, first.ranks, "model", last as u64 + 1));
+        }
         let fragments = self.other_models(&model, ranks.len(), stage == Some(3))?;
         if let Some(first) = ranks.first() {
             let expected = first.ranks;
@@ -109,29 +122,24 @@ impl Reader<'_> {
                 let last = self.place.optimizers.get(&(ranks.len() - 1)).map_or("", String::as_str);
                 return Err(match expected > ranks.len() as u64 {
                     true => self.missing(last, ranks.len()),
-                    false => Error::corrupt(
-                        "deepspeed-files",
-                        "the folder has files of more ranks than the checkpoint",
-                    )
-                    .in_file(self.place.label(last))
-                    .expected(format_args!("{expected} files *_optim_states.pt"))
-                    .found(ranks.len())
-                    .hint("the files of an earlier checkpoint with more ranks may be left: move them away"),
+                    false => self.surplus(last, expected, "optim", ranks.len() as u64),
                 });
             }
+            let groups = model.groups.as_deref();
             let groups = groups.ok_or_else(|| bad("`param_shapes` is missing").in_file(source.label()))?;
             match stage {
-                Some(3) => self.partitioned(&groups, &ranks)?,
-                _ => self.flattened(&groups, &ranks)?,
+                Some(3) => self.partitioned(groups, &ranks)?,
+                _ => self.flattened(groups, &ranks)?,
             }
         }
         self.frozen(&saved, &model, fragments)?;
         self.shared(&model)?;
         self.rest(&saved, &mut model, stage)?;
         for entry in std::mem::take(&mut self.kept) {
+            self.budget.give_memory(cost(&entry));
             self.push(entry)?;
         }
-        if is_apart {
+        if ranks.iter().any(|part| part.is_apart) {
             let text = "optimizer state in another form than one element for each parameter element is listed as in the files";
             self.checkpoint.notes.push(Note::new(NoteCode::NotJoined, text));
         }
@@ -148,10 +156,23 @@ impl Reader<'_> {
             .in_file(self.place.label(name))
             .hint("the folder `zero` has one file for each parameter: give the path of one of them");
         }
-        self.place.missing("zero_pp_rank_0_mp_rank_00_optim_states.pt").hint(format_args!(
-            "without the fp32 weights of all ranks, open the 16-bit weights alone: {}",
-            self.place.label(name)
-        ))
+        let error = self.place.missing("zero_pp_rank_0_mp_rank_00_optim_states.pt");
+        match self.place.is_partitioned {
+            true => error,
+            false => error.hint_instead(format_args!(
+                "copy the whole folder; without the fp32 weights of all ranks, open the 16-bit weights alone: {}",
+                self.place.label(name)
+            )),
+        }
+    }
+
+    /// Error for files of more ranks than the checkpoint has.
+    fn surplus(&self, name: &str, expected: u64, kind: &str, found: u64) -> Error {
+        Error::corrupt("deepspeed-files", "the folder has files of more ranks than the checkpoint")
+            .in_file(self.place.label(name))
+            .expected(format_args!("{expected} files *_{kind}_states.pt"))
+            .found(found)
+            .hint("the files of an earlier checkpoint with more ranks may be left: move them away")
     }
 
     /// Error for a missing rank; `like` is the name of another one.
@@ -160,10 +181,21 @@ impl Reader<'_> {
         self.place.missing(&format!("{prefix}zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"))
     }
 
-    fn saved(&mut self, source: &SourceRef) -> Result<Saved> {
+    /// Parses a file.
+    fn parse(&self, source: &SourceRef) -> Result<Saved> {
         // Each file has a budget of its own, and is closed before the next one.
         let limits = Limits { budget: None, ..self.options.limits.clone() };
         let saved = torch::read(source, &limits)?;
+        // What many small files take together is that of one file of their length.
+        let (all, left) = (Budget::new(source.len(), &limits), saved.budget());
+        let memory = all.memory_left().saturating_sub(left.memory_left());
+        let work = all.work_left().saturating_sub(left.work_left());
+        self.budget.take_work(memory.saturating_add(work))?;
+        Ok(saved)
+    }
+
+    fn saved(&mut self, source: &SourceRef) -> Result<Saved> {
+        let saved = self.parse(source)?;
         if let Some(rest) = saved.archive_rest() {
             rest.settle(self.options.lenient, source.label(), &mut self.checkpoint.notes)?;
         }
@@ -182,15 +214,22 @@ impl Reader<'_> {
     fn optimizer(&mut self, rank: usize, name: &str, first: Option<&RankPart>) -> Result<RankPart> {
         let source = self.place.open(name)?;
         let saved = self.saved(&source)?;
-        let mut part = RankPart::of(&saved, &self.budget).map_err(|error| error.in_file(source.label()))?;
+        let part = RankPart::of(&saved, &self.budget).map_err(|error| error.in_file(source.label()))?;
         if let Some(first) = first {
             compare(first, &part).map_err(|error| error.in_file(source.label()))?;
         }
-        let states = part.slots.iter().flatten().filter_map(|(_, slot)| match slot {
+        let states = part.slots.iter().flatten().filter_map(|own| match &own.slot {
             Slot::Flat(flat) => Some(flat),
             _ => None,
         });
         part.groups.iter().chain(states).for_each(|flat| flat.count_bytes(rank, &mut self.repeated));
+        Ok(part)
+    }
+
+    /// Lists the content of the file of a rank that is not joined. The file is read again: which states are joined depends on those of all
+    /// ranks.
+    fn list(&mut self, rank: usize, name: &str, part: &mut RankPart) -> Result<()> {
+        let saved = self.parse(&self.place.open(name)?)?;
         let mut used = std::mem::take(&mut part.used);
         // The same values are in the file with the model.
         let graph = saved.graph();
@@ -199,12 +238,11 @@ impl Reader<'_> {
                 .into_iter()
                 .filter_map(|key| super::optimizer::find(graph, saved.root(), key)),
         );
-        let stage = part.stage;
         self.walk(&saved, used, rank)?;
-        if let (0, Some(stage)) = (rank, stage) {
+        if let (0, Some(stage)) = (rank, part.stage) {
             self.values.push(("optimizer_state_dict.zero_stage".to_owned(), Value::I64(stage)));
         }
-        Ok(part)
+        Ok(())
     }
 
     /// Lists the remaining tensors of a file; of rank 0, also the values.
@@ -220,13 +258,16 @@ impl Reader<'_> {
             self.values.extend(own.metadata.iter().map(|(key, value)| (key.to_owned(), value.clone())));
             self.checkpoint.notes.extend(own.notes);
         } else {
-            let is_new = |note: &Note| note.skipped.is_some();
-            self.checkpoint.notes.extend(own.notes.into_iter().filter(is_new));
+            for note in own.notes.into_iter().filter(|note| note.skipped.is_some()) {
+                self.budget.take_memory(Cost::entry(false))?;
+                self.checkpoint.notes.push(note);
+            }
         }
         for mut entry in own.tensors {
             if !entry.role.is_state() {
                 entry.role = Role::Other;
             }
+            self.budget.take_memory(cost(&entry) + Cost::entry(true))?;
             self.kept.push(entry);
         }
         Ok(())
@@ -259,7 +300,8 @@ impl Reader<'_> {
                     fragments.entry(name.clone()).or_default().push(flat);
                 }
             }
-            part.used.extend(empty(&saved, &part.module)?);
+            let split = empty(&saved, &part)?.0;
+            part.used.extend(split);
             self.walk(&saved, part.used, rank)?;
         }
         Ok(fragments)
@@ -290,24 +332,14 @@ impl Reader<'_> {
                 return Err(self.wrong_length(end, line.count));
             }
             let mut states = Vec::new();
-            for (name, slot) in first.slots.get(number).into_iter().flatten() {
+            for OwnSlot { name, slot, .. } in first.slots.get(number).into_iter().flatten() {
                 if !matches!(slot, Slot::Flat(_)) {
                     continue;
                 }
-                let flats: Vec<&Flat> = ranks.iter().filter_map(|part| part.flat(number, name)).collect();
-                // Only the last part of the weights may be shorter, without its padding.
-                let aligned = flats
-                    .iter()
-                    .zip(parts())
-                    .take(ranks.len() - 1)
-                    .all(|(flat, own)| flat.count == own.count);
-                match Line::of(flats).filter(|line| aligned && line.count >= end) {
+                let flats: Vec<Flat> = ranks.iter().filter_map(|part| part.flat(number, name)).collect();
+                match Line::of(&flats).filter(|own| own.count == line.count) {
                     Some(line) => states.push(State { name, lines: vec![line] }),
-                    None => {
-                        return Err(bad("the optimizer state does not match the weights")
-                            .in_file(self.first_label())
-                            .found(escape(name)));
-                    }
+                    None => return Err(self.wrong_state(name)),
                 }
             }
             let mut at = 0;
@@ -344,51 +376,52 @@ impl Reader<'_> {
                 .collect::<Option<_>>()
                 .ok_or_else(different)?,
         };
-        let mut states = Vec::new();
-        let mut known = HashSet::new();
-        for (name, slot) in first.slots.iter().flatten() {
-            if !matches!(slot, Slot::Flat(_)) || !known.insert(name) {
-                continue;
-            }
-            // A state that some flat tensors lack has no parts for the parameters in them.
-            let of_rank = |part: &RankPart| {
-                let flats: Option<Vec<&Flat>> =
-                    (0..part.groups.len()).map(|number| part.flat(number, name)).collect();
-                let line = Line::of(flats?)?;
-                let same = (0..part.groups.len()).all(|number| {
-                    part.flat(number, name).map(|flat| flat.count)
-                        == part.groups.get(number).map(|flat| flat.count)
-                });
-                same.then_some(line)
-            };
-            match ranks.iter().map(of_rank).collect::<Option<Vec<Line>>>() {
-                Some(lines) => states.push(State { name, lines }),
-                None => {
-                    return Err(bad("the optimizer state does not match the weights")
-                        .in_file(self.first_label())
-                        .found(escape(name)));
+        // States of each flat tensor.
+        let mut states: Vec<Vec<State<'_>>> = Vec::new();
+        for (number, slots) in first.slots.iter().enumerate() {
+            let mut own = Vec::new();
+            for OwnSlot { name, slot, .. } in slots {
+                if !matches!(slot, Slot::Flat(_)) {
+                    continue;
                 }
+                let of_rank = |part: &RankPart| Line::of(&part.flat(number, name));
+                let lines = ranks.iter().map(of_rank).collect::<Option<Vec<Line>>>();
+                own.push(State { name, lines: lines.ok_or_else(|| self.wrong_state(name))? });
             }
+            states.push(own);
         }
         let world = ranks.len() as u64;
         let parameters = || groups.iter().flatten();
         let total = parameters().fold(0u64, |sum, (_, shape)| {
             sum.saturating_add(shape.elements().unwrap_or(u64::MAX).div_ceil(world))
         });
+        let is_offloaded = |part: &RankPart| part.groups.iter().all(|flat| flat.count == 0);
+        let has_offloaded = |part: &RankPart| part.groups.iter().any(|flat| flat.count == 0);
+        let is_short = lines.iter().any(|line| line.count < total);
+        if total > 0 && (ranks.iter().all(is_offloaded) || is_short && ranks.iter().any(has_offloaded)) {
+            return Err(Error::unsupported(
+                "deepspeed-form",
+                "the fp32 weights are not in the file: the optimizer was offloaded",
+            )
+            .in_file(self.first_label())
+            .hint("they are in the folder `offloaded_tensors/`, in another form: save without offloading to NVMe"));
+        }
         if let Some(line) = lines.iter().find(|line| line.count != total) {
             return Err(self.wrong_length(total, line.count));
         }
         let mut at = 0;
         // Parameters are in the flat tensors in order, so that the state of a flat tensor belongs to a run of parameters.
-        let (mut flat, mut flat_end) = (0, first.groups.first().map_or(0, |flat| flat.count));
+        let (mut flat, mut flat_start) = (0, 0);
+        let mut flat_end = first.groups.first().map_or(0, |flat| flat.count);
         for (name, shape) in parameters() {
             let count = shape.elements().unwrap_or(u64::MAX);
             let own = count.div_ceil(world);
             while at >= flat_end && flat + 1 < first.groups.len() {
                 flat += 1;
+                flat_start = flat_end;
                 flat_end += first.groups.get(flat).map_or(0, |flat| flat.count);
             }
-            let range = |lines: &[Line], budget: &Budget| -> Result<Ranges> {
+            let range = |lines: &[Line], at: u64, budget: &Budget| -> Result<Ranges> {
                 let mut ranges = Ranges::default();
                 let mut left = count;
                 for line in lines {
@@ -399,12 +432,12 @@ impl Reader<'_> {
                 Ok(ranges)
             };
             let mut all = Vec::new();
-            for state in &states {
+            for state in states.get(flat).into_iter().flatten() {
                 let Some(line) = state.lines.first() else { continue };
-                all.push((state.name, line, range(&state.lines, &self.budget)?));
+                all.push((state.name, line, range(&state.lines, at - flat_start, &self.budget)?));
             }
             if let Some(line) = lines.first() {
-                let ranges = range(&lines, &self.budget)?;
+                let ranges = range(&lines, at, &self.budget)?;
                 self.parameter(name, shape, (line, ranges), all, first.slots.get(flat))?;
             }
             at += own;
@@ -419,21 +452,23 @@ impl Reader<'_> {
         shape: &Shape,
         (line, ranges): (&Line, Ranges),
         states: Vec<(&str, &Line, Ranges)>,
-        slots: Option<&Vec<(String, Slot)>>,
+        slots: Option<&Vec<OwnSlot>>,
     ) -> Result<()> {
         let path = TensorPath::from_dotted(name);
-        let entry = line.tensor(path.clone(), Role::Parameter, shape.clone(), ranges, self.place_label())?;
+        let label = self.place_label().to_owned();
+        let storages = &mut self.storages;
+        let entry = line.tensor(path.clone(), Role::Parameter, shape.clone(), ranges, &label, storages)?;
         self.masters.insert(name.to_owned());
         self.push(entry)?;
         for (slot, line, ranges) in states {
             let role = Role::OptimizerState { slot: Name::from(slot) };
-            let label = format!("{} {}", self.place_label(), slot);
-            let entry = line.tensor(path.clone(), role, shape.clone(), ranges, &label)?;
+            let label = format!("{label} {slot}");
+            let entry = line.tensor(path.clone(), role, shape.clone(), ranges, &label, &mut self.storages)?;
             self.push(entry)?;
         }
-        for (slot, state) in slots.into_iter().flatten() {
+        for OwnSlot { name, slot: state, .. } in slots.into_iter().flatten() {
             if let Slot::Scalar(first) = state {
-                let role = Role::OptimizerState { slot: Name::from(slot.as_str()) };
+                let role = Role::OptimizerState { slot: Name::from(name.as_str()) };
                 let mut entry = TensorEntry { path: path.clone(), role, ..(**first).clone() };
                 // Each parameter has a value of its own, as in optimizers of PyTorch, and not one tied to others.
                 if !self.scalars.insert(std::ptr::from_ref(state)) {
@@ -474,7 +509,8 @@ impl Reader<'_> {
                 }
                 let mut ranges = Ranges::default();
                 line.ranges(0, count, &self.budget, &mut ranges)?;
-                line.tensor(path, Role::Parameter, shape.clone(), ranges, self.place_label())?
+                let label = self.place_label().to_owned();
+                line.tensor(path, Role::Parameter, shape.clone(), ranges, &label, &mut self.storages)?
             } else {
                 let entry =
                     saved.tensor(*fragment, path)?.ok_or_else(|| fault("a parameter is not a tensor"))?;
@@ -504,7 +540,16 @@ impl Reader<'_> {
                 .collect(),
         };
         for (name, of) in &model.shared {
+            // Parameters without elements have the same address.
+            if self.masters.contains(name) {
+                continue;
+            }
             let Some(first) = places.get(of).and_then(|&place| self.checkpoint.tensors.get(place)) else {
+                self.note(format!(
+                    "`{}` shares the elements of `{}`, which is not in the files",
+                    escape(name),
+                    escape(of)
+                ))?;
                 continue;
             };
             let mut entry = TensorEntry { path: TensorPath::from_dotted(name), ..first.clone() };
@@ -521,7 +566,11 @@ impl Reader<'_> {
     fn rest(&mut self, saved: &Saved, model: &mut ModelPart, stage: Option<i64>) -> Result<()> {
         let mut used = std::mem::take(&mut model.used);
         if stage == Some(3) {
-            used.extend(empty(saved, &model.module)?);
+            let (split, others) = empty(saved, model)?;
+            used.extend(split);
+            for name in others {
+                self.note(format!("`{}` has no elements in the files", escape(name)))?;
+            }
         }
         let containers = self.checkpoint.containers.take();
         let (mut own, mut overlaps) =
@@ -584,14 +633,18 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Adds a note about something that is not joined.
+    fn note(&mut self, text: String) -> Result<()> {
+        self.budget.take_memory(Cost::VALUE + Cost::text(text.len() as u64))?;
+        self.checkpoint.notes.push(Note::new(NoteCode::NotJoined, text));
+        Ok(())
+    }
+
     /// Adds a tensor under a unique name.
     fn push(&mut self, mut entry: TensorEntry) -> Result<()> {
         let limits = &self.options.limits;
         Limits::check("tensors", "tensors", self.checkpoint.tensors.len() as u64 + 1, limits.tensors)?;
-        let (parts, bytes) = (entry.path.parts().len(), entry.path.byte_len() as u64);
-        self.budget.take_memory(
-            Cost::entry(false) + Cost::name(parts, bytes) + Cost::dimensions(entry.shape.rank()),
-        )?;
+        self.budget.take_memory(cost(&entry))?;
         // One tensor of a storage has its checksum: verifying reads the whole storage.
         for extent in &mut entry.extents {
             let source = &extent.source;
@@ -603,6 +656,10 @@ impl Reader<'_> {
         self.checkpoint.notes.extend(self.names.add(&mut entry));
         self.checkpoint.tensors.push(entry);
         Ok(())
+    }
+
+    fn wrong_state(&self, name: &str) -> Error {
+        bad("the optimizer state does not match the weights").in_file(self.first_label()).found(escape(name))
     }
 
     fn wrong_length(&self, expected: u64, found: u64) -> Error {
@@ -624,30 +681,49 @@ impl Reader<'_> {
     }
 }
 
-impl RankPart {
-    /// Returns a state with an element for each element of a flat tensor.
-    fn flat(&self, number: usize, name: &str) -> Option<&Flat> {
-        match self.slot(number, name)? {
-            Slot::Flat(flat) => Some(flat),
-            _ => None,
+/// Returns the tensors without elements that stand for split parameters, and the names of the others that are no buffers.
+fn empty<'a>(saved: &Saved, part: &'a ModelPart) -> Result<(Vec<ObjectId>, Vec<&'a str>)> {
+    let listed = part.groups.iter().flatten().flatten().map(|(name, _)| name);
+    let frozen = part.frozen.iter().map(|(name, ..)| name);
+    let shared = part.shared.iter().map(|(name, _)| name);
+    let known: HashSet<&String> = listed.chain(frozen).chain(shared).collect();
+    let (mut split, mut others) = (Vec::new(), Vec::new());
+    for (name, id) in &part.module {
+        if part.buffers.contains(name)
+            || saved.tensor(*id, TensorPath::value())?.is_none_or(|entry| entry.shape.dims() != [0])
+        {
+            continue;
+        }
+        match known.contains(name) {
+            true => split.push(*id),
+            false => others.push(name.as_str()),
         }
     }
-
-    fn slot(&self, number: usize, name: &str) -> Option<&Slot> {
-        let slots = self.slots.get(number)?;
-        slots.iter().find(|(own, _)| own == name).map(|(_, slot)| slot)
-    }
+    Ok((split, others))
 }
 
-/// Returns the tensors without elements: with stage 3, they stand for parameters that are split.
-fn empty(saved: &Saved, module: &[(String, ObjectId)]) -> Result<Vec<ObjectId>> {
-    let mut found = Vec::new();
-    for &(_, id) in module {
-        if saved.tensor(id, TensorPath::value())?.is_some_and(|entry| entry.shape.dims() == [0]) {
-            found.push(id);
-        }
-    }
-    Ok(found)
+/// Memory of an entry of the index.
+fn cost(entry: &TensorEntry) -> u64 {
+    let (parts, bytes) = (entry.path.parts().len(), entry.path.byte_len() as u64);
+    Cost::entry(false) + Cost::name(parts, bytes) + Cost::dimensions(entry.shape.rank())
+}
+
+/// Returns true if each flat tensor of stage 3 has the parts of whole parameters, the same ones in each rank.
+fn in_runs(groups: &[Vec<(String, Shape)>], ranks: &[RankPart]) -> bool {
+    let world = (ranks.len() as u64).max(1);
+    let sums = |counts: &mut dyn Iterator<Item = u64>| -> Vec<u64> {
+        let add = |at: &mut u64, count: u64| {
+            *at = at.saturating_add(count);
+            Some(*at)
+        };
+        counts.scan(0, add).collect()
+    };
+    let parameters = groups.iter().flatten();
+    let ends = sums(&mut parameters.map(|(_, shape)| shape.elements().unwrap_or(u64::MAX).div_ceil(world)));
+    let ends: HashSet<u64> = ends.into_iter().chain([0]).collect();
+    let mut of_ranks = ranks.iter().map(|part| sums(&mut part.groups.iter().map(|flat| flat.count)));
+    let Some(first) = of_ranks.next() else { return true };
+    first.iter().all(|end| ends.contains(end)) && of_ranks.all(|own| own == first)
 }
 
 /// Elements of parameters, with the gaps after them.
@@ -667,6 +743,9 @@ fn differ(what: &str, expected: impl std::fmt::Debug, found: impl std::fmt::Debu
     .hint("copy all files of one step")
 }
 
+/// State with the number of steps.
+const STEP: &str = "step";
+
 /// Compares the part of a rank with that of rank 0.
 ///
 /// # Errors
@@ -682,36 +761,16 @@ fn compare(first: &RankPart, part: &RankPart) -> Result<()> {
     if first.groups.len() != part.groups.len() {
         return Err(differ("the number of flat tensors", first.groups.len(), part.groups.len()));
     }
-    let counts = |part: &RankPart| part.slots.iter().map(Vec::len).collect::<Vec<_>>();
-    if counts(first) != counts(part) {
-        return Err(differ("the number of optimizer states", counts(first), counts(part)));
-    }
-    for (number, slots) in first.slots.iter().enumerate() {
-        for (name, slot) in slots {
-            let own = part.slot(number, name);
-            let same = match (slot, own) {
-                (Slot::Flat(a), Some(Slot::Flat(b))) => a.dtype == b.dtype,
-                (Slot::Number(a), Some(Slot::Number(b))) => a == b,
-                (Slot::Scalar(a), Some(Slot::Scalar(b))) => {
-                    let (a, b) = (a.read_tensor(Order::Row)?, b.read_tensor(Order::Row)?);
-                    if a != b {
-                        return Err(differ(
-                            &format!("optimizer state `{}`", escape(name)),
-                            Name::hex(&a),
-                            Name::hex(&b),
-                        ));
-                    }
-                    true
-                }
-                _ => false,
-            };
-            if !same {
-                return Err(differ(
-                    &format!("optimizer state `{}`", escape(name)),
-                    slot.as_str(),
-                    own.map_or("missing", Slot::as_str),
-                ));
-            }
+    // Other states may differ: they are joined where they match.
+    for number in 0..first.slots.len().max(part.slots.len()) {
+        let (slot, own) = (first.slot(number, STEP), part.slot(number, STEP));
+        let found = |slot: Option<&Slot>| slot.map_or(Ok("missing".to_owned()), Slot::text);
+        let same = match (slot, own) {
+            (Some(slot), Some(own)) => slot.is_like(own)?,
+            (slot, own) => slot.is_none() && own.is_none(),
+        };
+        if !same {
+            return Err(differ("the optimizer state `step`", found(slot)?, found(own)?));
         }
     }
     Ok(())

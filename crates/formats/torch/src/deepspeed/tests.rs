@@ -5,9 +5,11 @@ use super::DeepSpeed;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weighbridge_core::checkpoint::{Checkpoint, Name, Role, TensorEntry, Value};
+use weighbridge_core::checksum::{Checksum, ChecksumKind};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::tensor::{DType, Order};
 use weighbridge_format::{DeepCheck, Detect, OpenOptions, ReadFormat};
@@ -94,7 +96,7 @@ fn weights_are_those_of_zero_to_fp32() {
         }
         checkpoints += 1;
     }
-    assert!(checkpoints == 35 && tensors > 300, "{checkpoints} {tensors}");
+    assert!(checkpoints == 39 && tensors > 300, "{checkpoints} {tensors}");
 }
 
 #[test]
@@ -137,6 +139,198 @@ fn every_tensor_of_the_files_is_listed() {
     assert_eq!(checkpoint.metadata.get("optimizer_state_dict.zero_stage"), Some(&Value::I64(2)));
     assert_eq!(checkpoint.metadata.get("global_steps"), Some(&Value::I64(2)));
     assert_eq!(checkpoint.metadata.get("note"), Some(&Value::Text("kept".to_owned())));
+    assert!(checkpoint.notes.is_empty(), "{:?}", checkpoint.notes);
+}
+
+/// Names of the tensors whose name has `part`.
+fn names_with(checkpoint: &Checkpoint, part: &str) -> Vec<String> {
+    checkpoint.tensors.iter().map(TensorEntry::text).filter(|name| name.contains(part)).collect()
+}
+
+fn notes(checkpoint: &Checkpoint) -> String {
+    checkpoint.notes.iter().map(|note| format!("{} {}\n", note.code.as_str(), note.text)).collect()
+}
+
+#[test]
+fn buffers_without_elements_are_listed() {
+    let checkpoint = open(&files_of("d19_z3_f32_empty_2")).unwrap();
+    let entry = checkpoint.tensor("head.none").unwrap();
+    assert_eq!((&entry.role, entry.shape.dims()), (&Role::Buffer, &[0][..]));
+    assert_eq!(names_with(&checkpoint, "module."), ["rank_1.module.head.none"]);
+    assert!(checkpoint.notes.is_empty(), "{:?}", checkpoint.notes);
+}
+
+/// Replaces bytes in the pickle of a file, all of them or the last ones, and corrects its checksum.
+fn patch(file: &mut [u8], from: &[u8], to: &[u8], is_last: bool) {
+    let source: weighbridge_io::source::SourceRef =
+        Arc::new(weighbridge_core::source::MemorySource::new("m", file.to_vec()));
+    let members = weighbridge_zip::outline(&source, &weighbridge_core::limits::Limits::default()).unwrap().1;
+    let member = members.iter().find(|member| member.name.ends_with("data.pkl")).unwrap();
+    let start = usize::try_from(member.data_offset).unwrap();
+    let range = start..start + usize::try_from(member.len).unwrap();
+    let mut places: Vec<usize> =
+        range.clone().filter(|&at| file[at..].starts_with(from) && at + from.len() <= range.end).collect();
+    assert!(!places.is_empty() && from.len() == to.len());
+    if is_last {
+        places = places.split_off(places.len() - 1);
+    }
+    for at in places {
+        file[at..at + to.len()].copy_from_slice(to);
+    }
+    let mut sum = Checksum::new(ChecksumKind::Crc32);
+    sum.update(&file[range]);
+    let (old, new) = (member.crc32.to_le_bytes(), sum.finish().to_le_bytes());
+    for at in 0..file.len() - 3 {
+        if file[at..at + 4] == old {
+            file[at..at + 4].copy_from_slice(&new);
+        }
+    }
+}
+
+#[test]
+fn parameters_without_elements_in_the_files_are_named() {
+    let model = "global_step2/zero_pp_rank_0_mp_rank_00_model_states.pt";
+    // Not in the list of buffers.
+    let mut files = files_of("d19_z3_f32_empty_2");
+    patch(files.get_mut(model).unwrap(), b"head.none", b"head.nine", true);
+    let checkpoint = open(&files).unwrap();
+    assert!(notes(&checkpoint).contains("not-joined `head.none` has no elements"), "{}", notes(&checkpoint));
+    assert_eq!(checkpoint.tensor("head.none").unwrap().shape.dims(), [0]);
+    // Shares a parameter that is not listed.
+    let mut files = files_of("d14_z3_f16_2");
+    patch(files.get_mut(model).unwrap(), b"embed.weight", b"embed.weighs", true);
+    let checkpoint = open(&files).unwrap();
+    let text = "not-joined `head.weight` shares the elements of `embed.weighs`, which is not in the files";
+    assert!(notes(&checkpoint).contains(text), "{}", notes(&checkpoint));
+}
+
+#[test]
+fn names_that_share_a_listed_parameter_are_not_listed_again() {
+    let mut files = files_of("d14_z2_bf16_3");
+    let whole = open(&files).unwrap();
+    patch(
+        files.get_mut("global_step2/mp_rank_00_model_states.pt").unwrap(),
+        b"head.weight",
+        b"norm.weight",
+        false,
+    );
+    let checkpoint = open(&files).unwrap();
+    let bytes =
+        |checkpoint: &Checkpoint| checkpoint.tensor("norm.weight").unwrap().read_tensor(Order::Row).unwrap();
+    assert_eq!(bytes(&checkpoint), bytes(&whole));
+    assert_eq!(names_with(&checkpoint, "norm.weight"), names_with(&whole, "norm.weight"));
+}
+
+#[test]
+fn an_offloaded_optimizer_is_refused_by_name() {
+    let mut files = files_of("d14_z3_f16_2");
+    let (name, count) = ("global_step2/zero_pp_rank_0_mp_rank_00_optim_states.pt", 43);
+    patch(files.get_mut(name).unwrap(), &[b'K', count, 0x85], &[b'K', 0, 0x85], false);
+    let error = open(&files).unwrap_err();
+    assert_eq!(
+        (error.code().as_str(), error.kind()),
+        ("deepspeed-form", weighbridge_core::Kind::Unsupported)
+    );
+    assert!(error.hint_text().unwrap().contains("offloaded_tensors/"), "{error:?}");
+}
+
+/// File of torch.save with this pickle and one storage of one element.
+fn archive(pickle: &[u8]) -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    for (name, bytes) in [("a/data.pkl", pickle), ("a/data/0", &[0, 0, 128, 63]), ("a/version", b"3\n")] {
+        zip.start_file(name, options).unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+#[test]
+fn repeated_tensors_of_many_ranks_have_one_budget() {
+    let text = |word: &str| [&[b'X', u8::try_from(word.len()).unwrap(), 0, 0, 0], word.as_bytes()].concat();
+    let tensor = [
+        b"ctorch._utils\n_rebuild_tensor_v2\n((".to_vec(),
+        text("storage"),
+        b"ctorch\nFloatStorage\n".to_vec(),
+        text("0"),
+        text("cpu"),
+        b"K\x01tQK\x00(K\x01t(K\x01t\x89ccollections\nOrderedDict\n)RtR".to_vec(),
+    ]
+    .concat();
+    let folder_of = |ranks: u8, repeats: usize| {
+        let optimizer = [
+            b"\x80\x02}(".to_vec(),
+            text("optimizer_state_dict"),
+            b"}(".to_vec(),
+            text("zero_stage"),
+            b"K\x02".to_vec(),
+            text("partition_count"),
+            vec![b'K', ranks],
+            text("single_partition_of_fp32_groups"),
+            b"](".to_vec(),
+            tensor.clone(),
+            b"eu".to_vec(),
+            text("more"),
+            b"](".to_vec(),
+            tensor.clone(),
+            b"q\x00".to_vec(),
+            b"h\x00".repeat(repeats),
+            b"eu.".to_vec(),
+        ];
+        let model = [
+            b"\x80\x02}(".to_vec(),
+            text("module"),
+            b"}".to_vec(),
+            text("param_shapes"),
+            b"](}(".to_vec(),
+            text("w"),
+            vec![b'(', b'K', ranks, b't', b'u', b'e', b'u', b'.'],
+        ];
+        let mut files = Files::new();
+        files.insert("mp_rank_00_model_states.pt".to_owned(), archive(&model.concat()));
+        for rank in 0..ranks {
+            let name = format!("zero_pp_rank_{rank}_mp_rank_00_optim_states.pt");
+            files.insert(name, archive(&optimizer.concat()));
+        }
+        files
+    };
+    // The tensor, and in each rank the other one with its repetitions.
+    assert_eq!(open(&folder_of(3, 2)).unwrap().tensors.len(), 1 + 3 * 3);
+    assert_eq!(open(&folder_of(100, 500)).unwrap_err().code().as_str(), "limit");
+}
+
+#[test]
+fn state_of_small_groups_is_joined_and_values_of_each_rank_are_listed() {
+    let checkpoint = open(&files_of("d19_z2_f32_small_3")).unwrap();
+    assert_eq!(
+        names_with(&checkpoint, "scale.weight"),
+        [
+            "scale.weight",
+            "scale.weight/exp_avg",
+            "scale.weight/exp_avg_sq",
+            "scale.weight/step",
+            "module.scale.weight",
+        ]
+    );
+    // Two groups in three ranks.
+    assert_eq!(names_with(&checkpoint, "RMS").len(), 6, "{:?}", names_with(&checkpoint, "RMS"));
+    assert!(notes(&checkpoint).starts_with("not-joined "), "{}", notes(&checkpoint));
+}
+
+#[test]
+fn state_of_whole_parameters_is_listed_as_in_the_files() {
+    // The ranks have 35 and 61 elements of it, for 32 and 29 elements of the weights.
+    let checkpoint = open(&files_of("d19_z2_bf16_muon_2")).unwrap();
+    let momentum = names_with(&checkpoint, "momentum_buffer");
+    assert_eq!(momentum.len(), 2, "{momentum:?}");
+    let elements = |name: &String| checkpoint.tensor(name).unwrap().shape.elements().unwrap();
+    assert_eq!(momentum.iter().map(elements).collect::<Vec<_>>(), [35, 61]);
+    assert!(notes(&checkpoint).starts_with("not-joined "), "{}", notes(&checkpoint));
+    assert_eq!(names_with(&checkpoint, "/exp_avg_sq").len(), 4);
+    // With stage 3, each flat tensor has its own states.
+    let checkpoint = open(&files_of("d19_z3_bf16_muon_2")).unwrap();
+    assert_eq!(names_with(&checkpoint, "/momentum_buffer").len(), 4);
+    assert_eq!(names_with(&checkpoint, "/exp_avg_sq").len(), 4);
     assert!(checkpoint.notes.is_empty(), "{:?}", checkpoint.notes);
 }
 
@@ -193,6 +387,11 @@ fn other_models_in_the_folder_have_precedence() {
     files.insert("model.safetensors".to_owned(), Vec::new());
     assert!(!DeepSpeed.recognises_folder(&folder(&files)));
     files.remove("model.safetensors");
+    for name in ["adapter_model.safetensors", "adapter_model.bin"] {
+        files.insert(name.to_owned(), Vec::new());
+        assert!(!DeepSpeed.recognises_folder(&folder(&files)), "{name}");
+        files.remove(name);
+    }
     files.remove("latest");
     assert!(DeepSpeed.recognises_folder(&folder(&files)));
     files.insert("best.pt".to_owned(), Vec::new());
@@ -221,6 +420,18 @@ fn missing_ranks_are_errors_that_name_the_file() {
         drop(files.remove("global_step2/mp_rank_00_model_states.pt").unwrap());
     });
     assert!(error.file().unwrap().ends_with("mp_rank_00_model_states.pt"), "{error:?}");
+    // A file with the model of an earlier checkpoint with more ranks.
+    let models = |rank: usize| format!("global_step2/zero_pp_rank_{rank}_mp_rank_00_model_states.pt");
+    let error = fault("d14_z3_f32_3", |files| drop(files.insert(models(3), files[&models(2)].clone())));
+    assert!(
+        error.code().as_str() == "deepspeed-files" && error.file().unwrap().ends_with(&models(3)),
+        "{error:?}"
+    );
+    // The 16-bit weights open alone, unless they are split as well.
+    let error = fault("d14_z2_f32_1", |files| drop(files.remove(&part(0)).unwrap()));
+    assert!(error.hint_text().unwrap().contains("open the 16-bit weights alone"), "{error:?}");
+    let error = fault("d14_z3_f32_1", |files| drop(files.remove(&part(0)).unwrap()));
+    assert!(!error.hint_text().unwrap().contains("alone"), "{error:?}");
     // A file of an earlier checkpoint with more ranks.
     let error = fault("d14_z2_f32_3", |files| drop(files.insert(part(3), files[&part(2)].clone())));
     assert!(
@@ -305,6 +516,39 @@ fn checksums_of_joined_storages_are_compared() {
             }
         }
         assert!(damaged >= 6, "{name}: {damaged}");
+    }
+}
+
+#[test]
+fn a_damaged_storage_fails_the_tensors_that_lie_in_it_and_others() {
+    for (name, rank) in [("d14_z3_f16_2", 1), ("d14_z2_f16_2", 1), ("d19_z3_f32_3", 2)] {
+        let (mut files, file) =
+            (files_of(name), format!("global_step2/zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"));
+        let limits = weighbridge_core::limits::Limits::default();
+        let source = folder(&files).open(Path::new(&file)).unwrap().unwrap();
+        let members = weighbridge_zip::outline(&source, &limits).unwrap().1;
+        let read = |files: &Files| {
+            let checkpoint = open(files).unwrap();
+            let one = |entry: &TensorEntry| {
+                entry.verify_tensor().and_then(|()| entry.read_tensor(Order::Row)).err()
+            };
+            checkpoint.tensors.iter().filter_map(one).collect::<Vec<_>>()
+        };
+        assert!(read(&files).is_empty());
+        for member in members.iter().filter(|member| member.name.contains("/data/") && member.len > 4) {
+            // The last byte may be padding: the storage is still damaged.
+            for at in [member.data_offset, member.data_offset + member.len - 1] {
+                let at = usize::try_from(at).unwrap();
+                files.get_mut(&file).unwrap()[at] ^= 1;
+                let errors = read(&files);
+                assert!(!errors.is_empty(), "{name} {}", member.name);
+                for error in errors {
+                    assert_eq!(error.code().as_str(), "crc-mismatch");
+                    assert!(error.file().unwrap().ends_with(&file), "{error:?}");
+                }
+                files.get_mut(&file).unwrap()[at] ^= 1;
+            }
+        }
     }
 }
 

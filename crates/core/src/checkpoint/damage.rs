@@ -295,8 +295,7 @@ impl Checkpoint {
         let text = format!("from a damaged file: {headline}");
         // The lost tensors are named already.
         let missing = missing_text(damage.lost.iter().filter(|lost| !lost.is_part()).count());
-        self.notes
-            .retain(|note| note.code != NoteCode::CarriedIndexDiffers || note.text.to_string() != missing);
+        self.notes.retain(|note| note.code != NoteCode::CarriedIndexDiffers || note.text != missing);
         let mut metadata: Metadata = std::mem::take(&mut self.metadata);
         metadata.set(Metadata::SALVAGED_KEY, Value::Text(text));
         self.metadata = metadata;

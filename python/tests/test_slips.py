@@ -120,13 +120,13 @@ def test_lost_tensors_have_their_own_error(cut: Path) -> None:
 
 def test_hints_offer_salvage_of_damaged_files(cut: Path, tmp_path: Path) -> None:
     for load in (weighbridge.open, weighbridge.load, weighbridge.ls):
-        assert str(raised(lambda: load(cut)).hint).endswith("; salvage=True extracts 1 intact tensor")
+        assert str(raised(lambda: load(cut)).hint).endswith("; salvage=True extracts 1 readable tensor")
     # If the function lacks the keyword, the hint names one that has it.
     model = tmp_path / "net.model"
     primitiv.Model({"a": [1.0, 2.0], "b": [3.0, 4.0]}).save(model)
     model.write_bytes(model.read_bytes()[:-9])
     for load in (primitiv.load, primitiv.Model.open):
-        assert "weighbridge.open(..., salvage=True) extracts 1 intact tensor" in str(
+        assert "weighbridge.open(..., salvage=True) extracts 1 readable tensor" in str(
             raised(lambda: load(model)).hint
         )
 

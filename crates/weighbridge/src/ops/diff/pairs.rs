@@ -168,11 +168,12 @@ fn hash(side: Side<'_>, unread: &mut Vec<Finding>) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// True where all elements are the same. Reads them up to the first different one, behind the checksum if there is one.
+/// True for several elements that are all the same. Reads them up to the first different one, behind the checksum if there is one.
 fn is_constant(entry: &TensorEntry) -> Result<bool> {
     let Some(size) = entry.dtype().size() else { return Ok(false) };
-    let mut first: Option<Vec<u8>> = None;
+    let (mut first, mut count): (Option<Vec<u8>>, usize) = (None, 0);
     let read = hash::for_each_chunk(entry, &mut |bytes| {
+        count += bytes.len() / size;
         let mut elements = bytes.chunks_exact(size);
         let first = match &first {
             Some(first) => first,
@@ -181,7 +182,7 @@ fn is_constant(entry: &TensorEntry) -> Result<bool> {
         if elements.all(|element| element == first.as_slice()) { Ok(()) } else { Err(Error::cancelled()) }
     });
     match read {
-        Ok(()) => Ok(true),
+        Ok(()) => Ok(count > 1),
         Err(error) if error.kind() == Kind::Cancelled => Ok(false),
         Err(error) => Err(error),
     }

@@ -168,7 +168,7 @@ fn hash(side: Side<'_>, unread: &mut Vec<Finding>) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// True for several elements that are all the same. Reads them up to the first different one, behind the checksum if there is one.
+/// True for several elements of one value. Reads them up to the first different one, behind the checksum if there is one.
 fn is_constant(entry: &TensorEntry) -> Result<bool> {
     let Some(size) = entry.dtype().size() else { return Ok(false) };
     let (mut first, mut count): (Option<Vec<u8>>, usize) = (None, 0);

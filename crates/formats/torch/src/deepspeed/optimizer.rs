@@ -208,7 +208,7 @@ impl RankPart {
                     continue;
                 };
                 Limits::check("states of a parameter", "path_parts", slots.len() as u64, MAX_SLOTS)?;
-                // A longer tensor is no state of these elements, such as a table of the optimizer.
+                // A longer tensor belongs to something else, such as a table of the optimizer.
                 let count = self.groups.get(place).map_or(0, |flat| flat.count);
                 let padded = count.saturating_add(self.paddings.get(place).copied().unwrap_or(0));
                 let slot = match (Flat::of(saved, value)?, graph.int(value)) {

@@ -681,7 +681,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the tensors without elements that stand for split parameters, and the names of the others without those of buffers.
+/// Returns the tensors without elements that stand for split parameters, and the names of the other empty ones, except buffers.
 fn empty<'a>(saved: &Saved, part: &'a ModelPart) -> Result<(Vec<ObjectId>, Vec<&'a str>)> {
     let listed = part.groups.iter().flatten().flatten().map(|(name, _)| name);
     let frozen = part.frozen.iter().map(|(name, ..)| name);

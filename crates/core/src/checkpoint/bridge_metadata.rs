@@ -365,13 +365,20 @@ impl Checkpoint {
     }
 }
 
-/// Returns the text of the note on tensors of the index that are not in the file, where that is its only fault.
+/// Returns the text of the note on an index whose only fault is that it lists tensors that are not in the file.
 pub(super) fn missing_text(missing: usize) -> String {
+    differs(&[lists_missing(missing)])
+}
+
+fn lists_missing(missing: usize) -> String {
+    format!("lists {} not there", counted(missing, "tensor that is", "tensors that are"))
+}
+
+fn differs(faults: &[String]) -> String {
     format!(
-        "the metadata `{}` lists {} that {} not there: the file was changed after it was written, or a part is missing",
+        "the metadata `{}` {}: the file was changed after it was written, or a part is missing",
         Metadata::INDEX_KEY,
-        counted(missing, "tensor", "tensors"),
-        if missing == 1 { "is" } else { "are" },
+        faults.join(", ")
     )
 }
 
@@ -419,26 +426,16 @@ fn restore(checkpoint: &mut Checkpoint, names: &[String], index: Index) {
             tensor.attributes.insert(Attributes::ALIAS_OF.to_owned(), Value::Text(name.clone()));
         }
     }
-    let key = Metadata::INDEX_KEY;
-    if missing > 0 && unknown + added == 0 && !unreadable {
-        checkpoint.notes.push(Note::omission("carried-index-differs", missing_text(missing)));
-        return;
-    }
-    let tensors = |count: usize| counted(count, "tensor", "tensors");
-    let are = |count: usize| if count == 1 { "is" } else { "are" };
     let faults = [
-        (missing, format!("lists {} that {} not there", tensors(missing), are(missing))),
-        (unknown, format!("describes {} that {} different", tensors(unknown), are(unknown))),
-        (added, format!("does not list {} that {} there", tensors(added), are(added))),
+        (missing, lists_missing(missing)),
+        (unknown, format!("describes {}", counted(unknown, "tensor otherwise", "tensors otherwise"))),
+        (added, format!("lacks {} of the file", counted(added, "tensor", "tensors"))),
         (usize::from(unreadable), "holds unreadable metadata".to_owned()),
     ];
     let faults: Vec<String> =
         faults.into_iter().filter(|&(count, _)| count > 0).map(|(_, text)| text).collect();
     if !faults.is_empty() {
-        let text = format!(
-            "the metadata `{key}` {}: the file was changed after it was written, or a part is missing",
-            faults.join(", ")
-        );
+        let text = differs(&faults);
         checkpoint.notes.push(Note::omission("carried-index-differs", text));
     }
 }

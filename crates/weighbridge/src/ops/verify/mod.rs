@@ -409,7 +409,7 @@ fn of_note(note: &Note) -> Finding {
     let finding = Finding::new(severity, note.code, note.text.clone());
     match note.code {
         NoteCode::UnknownClass => {
-            finding.hint("nothing is wrong with the tensors; what else the object holds is not read")
+            finding.hint("the tensors in the object are checked; what else it holds is not read")
         }
         _ => finding,
     }

@@ -121,3 +121,15 @@ fn conflicting_module_versions_are_compared_as_they_are() {
     assert!(!diff_checkpoints(side(7), other(7), &options).unwrap().is_different());
     assert!(diff_checkpoints(side(7), other(9), &options).unwrap().is_different());
 }
+
+#[test]
+fn tensors_of_one_value_are_renamed_only_where_their_names_end_alike() {
+    let renamed = |left: &str, right: &str, values: &[f32]| {
+        let report = compared(vec![f32s(left, values)], vec![f32s(right, values)]);
+        report.count(Status::Renamed)
+    };
+    assert_eq!(renamed("norm.bias", "state.exp_avg", &[0.0, 0.0]), 0);
+    assert_eq!(renamed("norm.bias", "layer_norm.bias", &[0.0, 0.0]), 1);
+    assert_eq!(renamed("norm.bias", "layer.beta", &[0.0, 1.0]), 1);
+    assert_eq!(renamed("steps", "count", &[7.0]), 1);
+}

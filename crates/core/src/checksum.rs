@@ -1,5 +1,14 @@
 //! Checksums that files state for their bytes.
 
+use crate::error::{Error, Result};
+use crate::phrase;
+use crate::phrase::Opt;
+use crate::source::{SourceRef, check_range, to_usize};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes per read.
+const STEP: u64 = 256 << 10;
+
 /// Kind of checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChecksumKind {
@@ -80,6 +89,129 @@ impl Checksum {
             #[cfg(feature = "crc32c")]
             Self::Crc32c { value, .. } => *value,
         }
+    }
+}
+
+/// Checksum that a file states for a range of its bytes. All tensors in the range share it, and it is computed once.
+#[derive(Debug)]
+pub struct Check {
+    source: SourceRef,
+    offset: u64,
+    len: u64,
+    kind: ChecksumKind,
+    value: u32,
+    /// Checksum of the bytes, once computed.
+    found: Mutex<Option<u32>>,
+}
+
+impl Check {
+    /// Creates the checksum `value` of `len` bytes of `source` from `offset`.
+    pub fn new(source: &SourceRef, offset: u64, len: u64, kind: ChecksumKind, value: u32) -> Arc<Self> {
+        Arc::new(Self { source: source.clone(), offset, len, kind, value, found: Mutex::new(None) })
+    }
+
+    /// Returns the source.
+    pub fn source(&self) -> &SourceRef {
+        &self.source
+    }
+
+    /// Returns the offset of the first byte in the source.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Returns the number of bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Returns true for a range of no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the kind of checksum.
+    pub fn kind(&self) -> ChecksumKind {
+        self.kind
+    }
+
+    /// Returns the checksum that the file states.
+    pub fn value(&self) -> u32 {
+        self.value
+    }
+
+    /// Reads the range, unless its checksum is known, and compares the checksum.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Corrupt`], code `crc-mismatch`; errors of the source.
+    pub fn verify(&self) -> Result<()> {
+        let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = match *known {
+            Some(found) => found,
+            None => *known.insert(self.part(self.offset, self.len)?.finish()),
+        };
+        drop(known);
+        self.compare(found)
+    }
+
+    /// Returns true if the checksum is known, so that [`verify`](Self::verify) reads nothing.
+    pub fn is_known(&self) -> bool {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Keeps the checksum `found` of the bytes, which the caller computed, and compares it.
+    ///
+    /// # Errors
+    /// [`crate::Kind::Corrupt`], code `crc-mismatch`.
+    pub fn settle(&self, found: u32) -> Result<()> {
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        self.compare(found)
+    }
+
+    /// Computes the checksum of `len` bytes of the source from `offset`.
+    ///
+    /// # Errors
+    /// Errors of the source.
+    pub fn part(&self, offset: u64, len: u64) -> Result<Checksum> {
+        check_range(&*self.source, offset, len)?;
+        let mut sum = Checksum::new(self.kind);
+        let mut buffer = vec![0; to_usize(len.min(STEP))?];
+        let mut done = 0;
+        while done < len {
+            let step = &mut buffer[..to_usize((len - done).min(STEP))?];
+            self.source.read_at(offset + done, step)?;
+            sum.update(step);
+            done += step.len() as u64;
+        }
+        Ok(sum)
+    }
+
+    fn compare(&self, found: u32) -> Result<()> {
+        match found == self.value {
+            true => Ok(()),
+            false => Err(self.mismatch(self.source.label(), found)),
+        }
+    }
+
+    /// Returns the error for bytes of the file `label` with the wrong checksum `found`.
+    pub fn mismatch(&self, label: &str, found: u32) -> Error {
+        Error::corrupt("crc-mismatch", "the checksum of the data does not match")
+            .in_file(label)
+            .at(self.offset)
+            .expected(format_args!("{} {:08x} over {} bytes", self.kind.name(), self.value, self.len))
+            .found(format_args!("{found:08x}"))
+            .hint(phrase![
+                "the file is damaged; get another copy, or read the intact tensors with ",
+                Opt::Salvage
+            ])
+    }
+}
+
+impl PartialEq for Check {
+    /// Compares range and value. Sources are equal if they have the same label.
+    fn eq(&self, other: &Self) -> bool {
+        let key = |check: &Self| (check.offset, check.len, check.kind, check.value);
+        key(self) == key(other) && self.source.label() == other.source.label()
     }
 }
 

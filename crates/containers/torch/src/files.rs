@@ -2,9 +2,8 @@
 
 use super::storage::Storage;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use weighbridge_core::checkpoint::Check;
-use weighbridge_core::checksum::ChecksumKind;
+use std::sync::{Arc, Mutex, PoisonError};
+use weighbridge_core::checksum::{Check, ChecksumKind};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::Endian;
@@ -35,6 +34,8 @@ pub(super) struct Archive {
     /// One source per deflated member, by offset: tensors of the same storage share an inflater, and one worker reads them
     /// in order.
     inflating: Mutex<HashMap<u64, SourceRef>>,
+    /// Checksums of stored members, by offset: tensors of the same storage share one.
+    checks: Mutex<HashMap<u64, Arc<Check>>>,
     passes: Mutex<Passes>,
     /// Name of the folder with its slash; empty for members without a folder.
     folder: String,
@@ -69,6 +70,7 @@ impl Archive {
             members,
             places,
             inflating: Mutex::default(),
+            checks: Mutex::default(),
             passes: Mutex::default(),
             folder,
             endian: Endian::Little,
@@ -151,11 +153,10 @@ impl Archive {
         let Some(member) = self.member(&format!("{folder}/{key}")) else { return Ok(None) };
         let (source, offset) = self.bytes_of(member)?;
         let stored = member.method == Method::Stored;
-        let check = stored.then_some(Check {
-            offset,
-            len: member.len,
-            kind: ChecksumKind::Crc32,
-            value: member.crc32,
+        let check = stored.then(|| {
+            let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+            let new = || Check::new(&source, offset, member.len, ChecksumKind::Crc32, member.crc32);
+            checks.entry(offset).or_insert_with(new).clone()
         });
         Ok(Some(Storage { source, offset, len: member.len, check }))
     }

@@ -58,7 +58,7 @@ pub(super) fn entry(view: &View, path: TensorPath, saved: &Saved) -> Result<Tens
     let first = start + view.offset * size;
     if let Some(order) = dense_order(&shape, &view.stride) {
         let mut entry = TensorEntry::dense(path, view.dtype, shape, source, first, encoding(order))?;
-        entry.extents.iter_mut().for_each(|extent| extent.check = view.storage.check.map(Box::new));
+        entry.extents.iter_mut().for_each(|extent| extent.check.clone_from(&view.storage.check));
         return Ok(entry);
     }
     // A few bytes must not become a huge file, neither in one view nor in many.
@@ -74,7 +74,9 @@ pub(super) fn entry(view: &View, path: TensorPath, saved: &Saved) -> Result<Tens
     }
     let gathered = StridedSource::new(source.clone(), first, size, &view.size, &view.stride)?;
     let gathered: SourceRef = Arc::new(gathered);
-    TensorEntry::dense(path, view.dtype, shape, &gathered, 0, encoding(Order::Row))
+    let mut entry = TensorEntry::dense(path, view.dtype, shape, &gathered, 0, encoding(Order::Row))?;
+    entry.extents.iter_mut().for_each(|extent| extent.check.clone_from(&view.storage.check));
+    Ok(entry)
 }
 
 /// Another name for a counted view counts this fraction of its bytes.

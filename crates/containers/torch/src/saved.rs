@@ -62,7 +62,7 @@ pub struct Saved {
 #[derive(Debug)]
 enum Storages {
     /// The archive, and the name of its storage folder.
-    Zip(Archive, &'static str),
+    Zip(Box<Archive>, &'static str),
     Legacy(Legacy),
 }
 
@@ -216,7 +216,7 @@ impl Saved {
                 .in_file(source.label())
                 .at(member.header_offset));
         }
-        Ok(Self::new(pickle, bytes, limits, held, Storages::Zip(archive, folder)))
+        Ok(Self::new(pickle, bytes, limits, held, Storages::Zip(Box::new(archive), folder)))
     }
 
     /// Returns the form of the file.
@@ -369,7 +369,7 @@ impl Saved {
     /// Counts the cost of a tensor in a deflated storage, which is only readable forwards. A tensor before the previously read
     /// one inflates the storage from its start again, and so does each chunk of a transposed tensor.
     pub(super) fn count_inflated(&self, view: &View) -> Result<()> {
-        let (Storages::Zip(archive, _), None) = (&self.storages, view.storage.check) else { return Ok(()) };
+        let (Storages::Zip(archive, _), None) = (&self.storages, &view.storage.check) else { return Ok(()) };
         let size = view.dtype.size().map_or(1, |size| size as u64);
         let shape =
             || view.size.iter().copied().zip(view.stride.iter().copied()).filter(|&(dim, _)| dim != 1);

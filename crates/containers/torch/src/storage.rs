@@ -1,6 +1,7 @@
 //! Storages: byte ranges that tensors view.
 
-use weighbridge_core::checkpoint::Check;
+use std::sync::Arc;
+use weighbridge_core::checksum::Check;
 use weighbridge_core::tensor::DType;
 use weighbridge_io::source::SourceRef;
 use weighbridge_pickle::{Graph, Object, ObjectId};
@@ -15,7 +16,7 @@ pub(super) struct Storage {
     /// Number of bytes.
     pub(super) len: u64,
     /// Checksum of the whole storage, if the file has one.
-    pub(super) check: Option<Check>,
+    pub(super) check: Option<Arc<Check>>,
 }
 
 /// Element class of a storage.

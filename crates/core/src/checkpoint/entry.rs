@@ -1,7 +1,7 @@
 //! Tensor entries of the index.
 
 use super::{Attributes, Name, RowNamesRef, TensorPath};
-use crate::checksum::ChecksumKind;
+use crate::checksum::Check;
 use crate::error::{Error, Result};
 use crate::phrase;
 use crate::phrase::{Opt, Phrase};
@@ -10,6 +10,7 @@ use crate::tensor::{Cast, DType, Encoding, Order, Region, Shape};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Extents of a tensor. Nearly all tensors have one, which needs no allocation.
 pub type Pieces = SmallVec<[Extent; 1]>;
@@ -134,7 +135,7 @@ pub struct Extent {
     /// update it, unless the extent still fills the whole tensor.
     pub part: Option<Box<Region>>,
     /// Checksum that the file states for a range around these bytes. Opening does not verify it; reading the whole tensor does.
-    pub check: Option<Box<Check>>,
+    pub check: Option<Arc<Check>>,
 }
 
 impl Extent {
@@ -161,19 +162,6 @@ impl Extent {
     pub fn shape<'a>(&'a self, shape: &'a Shape) -> &'a [u64] {
         self.part.as_ref().map_or(shape.dims(), |part| &part.shape)
     }
-}
-
-/// Checksum that a file states for a range of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Check {
-    /// Offset of the first byte in the source.
-    pub offset: u64,
-    /// Number of bytes.
-    pub len: u64,
-    /// Kind of checksum.
-    pub kind: ChecksumKind,
-    /// Expected value.
-    pub value: u32,
 }
 
 impl TensorEntry {
@@ -274,7 +262,7 @@ impl TensorEntry {
         (cut.offset, cut.len) = (0, crate::source::Source::len(&view));
         // No checksum: it covers the whole extent, which is not read here.
         cut.check = None;
-        cut.source = std::sync::Arc::new(view);
+        cut.source = Arc::new(view);
         Ok(Some(cut))
     }
 

@@ -32,7 +32,7 @@ pub use bridge_metadata::{Part, Parts};
 pub use change::Selection;
 pub use containers::{Container, Containers};
 pub use damage::{Damage, Lost};
-pub use entry::{Check, Extent, Pieces, Role, StateOf, TensorEntry};
+pub use entry::{Extent, Pieces, Role, StateOf, TensorEntry};
 pub use loss::Loss;
 pub use metadata::{Metadata, Value};
 pub use name::{Name, TensorPath};

@@ -142,9 +142,8 @@ impl FileBuilder {
     /// Adds the checksums of the extents of a tensor. They are verified when the plan runs.
     fn check_extents(&mut self, entry: &TensorEntry) {
         for extent in &entry.extents {
-            if let Some(check) = extent.check.as_deref() {
-                let source = extent.source.clone();
-                self.checks.push(SourceCheck { source, check: *check, tensor: entry.name() });
+            if let Some(check) = extent.check.clone() {
+                self.checks.push(SourceCheck { check, tensor: entry.name() });
             }
         }
     }

@@ -10,7 +10,8 @@ mod stream;
 pub use builder::FileBuilder;
 pub use stream::{Elements, Encode, MakeBlock, Output, Streamed};
 
-use crate::checkpoint::{Check, Loss, TensorEntry};
+use crate::checkpoint::{Loss, TensorEntry};
+use crate::checksum::Check;
 use crate::phrase::{Face, Worded};
 use crate::source::SourceRef;
 use crate::tensor::{DType, Order, Region, Shape};
@@ -54,20 +55,12 @@ pub struct PlannedFile {
 }
 
 /// Checksum that a source states for bytes of a tensor.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SourceCheck {
-    /// Source with the bytes.
-    pub source: SourceRef,
     /// Range and expected checksum.
-    pub check: Check,
+    pub check: Arc<Check>,
     /// Display name of the tensor.
     pub tensor: String,
-}
-
-impl PartialEq for SourceCheck {
-    fn eq(&self, other: &Self) -> bool {
-        (self.check, &self.tensor, self.source.label()) == (other.check, &other.tensor, other.source.label())
-    }
 }
 
 /// Run of bytes in a planned file.

@@ -110,11 +110,8 @@ impl PlannedFile {
         for tensor in encoder.tensors() {
             for extent in &tensor.extents {
                 sources.push(extent.source.clone());
-                checks.extend(extent.check.as_deref().map(|check| SourceCheck {
-                    source: extent.source.clone(),
-                    check: *check,
-                    tensor: tensor.name(),
-                }));
+                let check = extent.check.clone();
+                checks.extend(check.map(|check| SourceCheck { check, tensor: tensor.name() }));
             }
         }
         sources.extend(encoder.other_sources());

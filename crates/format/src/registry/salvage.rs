@@ -9,10 +9,9 @@
 use super::Registry;
 use super::detect::format_of_damaged;
 use crate::{Format, Input, OpenOptions};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use weighbridge_core::checkpoint::{Attributes, Checkpoint, Damage, Extent, TensorEntry, Value};
+use weighbridge_core::checkpoint::{Attributes, Checkpoint, Damage, TensorEntry, Value};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::phrase;
 use weighbridge_core::phrase::Opt;
@@ -184,70 +183,32 @@ fn verify(registry: &Registry, checkpoint: &mut Checkpoint, label: &str) -> Resu
     let text = salvager.is_some_and(|own| own.is_unproved());
     let whole = checkpoint.damage.is_none();
     let unnamed = checkpoint.damage.as_ref().is_some_and(|damage| damage.unnamed);
-    let (mut checked, mut unproved) = (CheckedBytes::default(), Vec::new());
-    let mut kept = Vec::with_capacity(before);
-    let mut failed = Vec::new();
+    let mut unproved = Vec::new();
     for tensor in std::mem::take(&mut checkpoint.tensors) {
         match verify_tensor(&tensor) {
             Ok(confirmed) => {
-                match confirmed && !unnamed && !text {
-                    true => checked.add(&tensor, None),
-                    false => unproved.push(kept.len()),
+                if !confirmed || unnamed || text {
+                    unproved.push(tensor.name());
                 }
-                kept.push(tensor);
+                checkpoint.tensors.push(tensor);
             }
             // Unsupported data may be intact.
             Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Limit) => {
-                unproved.push(kept.len());
-                kept.push(tensor);
+                unproved.push(tensor.name());
+                checkpoint.tensors.push(tensor);
             }
             Err(error) if Damage::is(&error) => {
                 let rows = salvager.map(|own| own.intact_rows(&tensor, &error)).transpose()?.flatten();
                 match rows {
                     Some((rows, lost)) => {
-                        kept.push(rows);
+                        checkpoint.tensors.push(rows);
                         checkpoint.damage_mut(&error).lost.push(lost);
                     }
-                    None => {
-                        // Of several parts, it is not known which one is damaged.
-                        if let [extent] = tensor.extents.as_slice()
-                            && extent.check.is_some()
-                        {
-                            checked.add(&tensor, Some(failed.len()));
-                        }
-                        failed.push((tensor.name(), error));
-                    }
+                    None => checkpoint.lose(tensor.name(), &error),
                 }
             }
             Err(error) => return Err(error),
         }
-    }
-    // The checksum of shared bytes is that of one tensor.
-    let (mut names, mut lost) = (Vec::new(), Vec::new());
-    for place in unproved {
-        match checked.verdict(&kept[place]) {
-            Some(None) => {}
-            Some(Some(failure)) => lost.push((place, failure)),
-            None => names.push(kept[place].name()),
-        }
-    }
-    let refuted: Vec<(String, usize)> =
-        lost.iter().map(|&(place, failure)| (kept[place].name(), failure)).collect();
-    // In order, as the tensors are.
-    let (mut gone, mut place) = (lost.into_iter().map(|(place, _)| place).peekable(), 0..);
-    kept.retain(|_| match (place.next(), gone.peek()) {
-        (Some(place), Some(next)) if place == *next => {
-            gone.next();
-            false
-        }
-        _ => true,
-    });
-    checkpoint.tensors = kept;
-    for (name, error) in &failed {
-        checkpoint.lose(name, error);
-    }
-    for (name, failure) in refuted {
-        checkpoint.lose(name, &failed[failure].1);
     }
     if let Some(damage) = &mut checkpoint.damage {
         if whole {
@@ -258,52 +219,7 @@ fn verify(registry: &Registry, checkpoint: &mut Checkpoint, label: &str) -> Resu
             lost.file = lost.file.take().filter(|file| file != label);
         }
     }
-    Ok(names)
-}
-
-/// Ranges of bytes with a checksum, by source and first byte: the end, and the number of the error where they do not match.
-#[derive(Default)]
-struct CheckedBytes(BTreeMap<(usize, u64), (u64, Option<usize>)>);
-
-impl CheckedBytes {
-    fn add(&mut self, tensor: &TensorEntry, failure: Option<usize>) {
-        for extent in &tensor.extents {
-            let (from, len) = match extent.check.as_ref() {
-                Some(check) => (check.offset, check.len),
-                None if is_encoded(&extent.source) => (extent.offset, extent.len),
-                None => continue,
-            };
-            let new = (from.saturating_add(len), failure);
-            // A failure stays, and so does a longer range.
-            self.0
-                .entry((address(extent), from))
-                .and_modify(|known| {
-                    if known.1.is_none() && (failure.is_some() || known.0 < new.0) {
-                        *known = new;
-                    }
-                })
-                .or_insert(new);
-        }
-    }
-
-    /// Returns the number of the error of damaged bytes; `Some(None)` where all bytes match, and `None` where that is unknown.
-    fn verdict(&self, tensor: &TensorEntry) -> Option<Option<usize>> {
-        let mut all = true;
-        for extent in &tensor.extents {
-            let (source, from) = (address(extent), extent.offset);
-            let before = self.0.range(..=(source, from)).next_back();
-            match before.filter(|((of, _), (end, _))| *of == source && *end > from) {
-                Some((_, (_, Some(failure)))) => return Some(Some(*failure)),
-                Some((_, (end, None))) => all &= *end - from >= extent.len,
-                None => all = false,
-            }
-        }
-        all.then_some(None)
-    }
-}
-
-fn address(extent: &Extent) -> usize {
-    Arc::as_ptr(&extent.source).addr()
+    Ok(unproved)
 }
 
 /// Verifies the bytes of a tensor; false if the file has nothing to verify them with.

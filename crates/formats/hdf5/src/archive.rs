@@ -7,8 +7,8 @@
 //! assets/...            files of layers, such as vocabularies
 //! ```
 //!
-//! Stored weights are byte ranges of the archive; opening reads them once for their checksum. Deflated weights are inflated in
-//! memory. The JSON members are metadata under their names; other members are companions. An archive is written with both as they
+//! Stored weights are byte ranges of the archive, with one checksum that the first read of a tensor compares. Deflated weights are
+//! inflated in memory. The JSON members are metadata under their names; other members are companions. An archive is written with both as they
 //! were.
 
 use super::keras::CONFIG;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 use weighbridge_core::budget::Budget;
 use weighbridge_core::check::{Gaps, Outline};
 use weighbridge_core::checkpoint::{Checkpoint, Metadata, Note, Value, escape_text};
+use weighbridge_core::checksum::{Check, ChecksumKind};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::phrase;
@@ -36,8 +37,6 @@ const COPIES: u64 = 8;
 const MAX_WEIGHTS_RATIO: u64 = 16;
 /// Maximum number of skipped members that are named; more are counted.
 const MAX_NAMED: usize = 100;
-/// Bytes read at once.
-const READ_LEN: u64 = 1 << 20;
 
 /// True for an archive with Keras weights that is not npz or PyTorch.
 pub(super) fn recognises(head: &[u8], source: &SourceRef) -> bool {
@@ -58,11 +57,9 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
     let (members, rest) = zip::read_with_rest(source, &options.limits)?;
     let member = weights_of(&members)?;
     let weights = weights(source, member, &options.limits)?;
-    let damaged = check(&weights, member);
-    let damaged = match damaged {
-        Err(error) if !options.lenient => return Err(error),
-        damaged => damaged.err(),
-    };
+    let check = check_of(source, member);
+    let verify = || check.as_ref().map_or(Ok(()), |check| check.verify());
+    let damaged = if options.lenient { verify().err() } else { None };
     let (mut texts, mut unread, mut others) = (Metadata::default(), Vec::new(), Vec::new());
     let budget = options.limits.budget_for(source.len());
     for member in members.iter().filter(|member| member.name != WEIGHTS && !member.name.ends_with('/')) {
@@ -72,14 +69,19 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
             None => unread.push(escape_text(&member.name)),
         }
     }
-    let mut checkpoint = read::open_with(Input::Alone(&weights), options, texts)?;
+    // An error in weights with the wrong checksum is only a consequence.
+    let mut checkpoint = read::open_with(Input::Alone(&weights), options, texts)
+        .map_err(|error| if options.lenient { error } else { verify().err().unwrap_or(error) })?;
     checkpoint.kind = ARCHIVE;
     checkpoint.companions = others;
-    if member.method == Method::Stored {
-        // Offsets are those of the archive.
+    if let Some(check) = check {
         for extent in checkpoint.tensors.iter_mut().flat_map(|tensor| &mut tensor.extents) {
+            // Offsets are those of the archive.
             if Arc::ptr_eq(&extent.source, &weights) {
                 (extent.source, extent.offset) = (source.clone(), extent.offset + member.data_offset);
+            }
+            if !options.lenient {
+                extent.check = Some(check.clone());
             }
         }
     }
@@ -148,7 +150,7 @@ enum Other {
 fn other(source: &SourceRef, member: &Member, limits: &Limits, budget: &Budget) -> Option<Other> {
     let file = member.open(source).ok()?;
     if !TEXTS.contains(&member.name.as_str()) {
-        check(&file, member).ok()?;
+        check_of(source, member).map_or(Ok(()), |check| check.verify()).ok()?;
         return Some(Other::File(file));
     }
     if member.len > limits.header_bytes {
@@ -198,33 +200,20 @@ pub(super) fn plan(checkpoint: &Checkpoint, options: &PlanOptions) -> Result<Wri
     Ok(WritePlan { format: "hdf5", kind: ARCHIVE, files: vec![archive.finish()], losses })
 }
 
-/// Checks a stored member against its checksum. A deflated one is checked during inflation.
+/// Returns the checksum of a stored member. A deflated one is checked during inflation.
+fn check_of(source: &SourceRef, member: &Member) -> Option<Arc<Check>> {
+    let new = || Check::new(source, member.data_offset, member.len, ChecksumKind::Crc32, member.crc32);
+    (member.method == Method::Stored).then(new)
+}
+
+/// Returns the error of weights that do not match their checksum.
 ///
 /// # Errors
-/// [`weighbridge_core::Kind::Corrupt`], `crc-mismatch`; [`weighbridge_core::Kind::Io`].
-fn check(data: &SourceRef, member: &Member) -> Result<()> {
-    if member.method != Method::Stored {
-        return Ok(());
-    }
-    let (mut crc, mut at) = (crc32fast::Hasher::new(), 0);
-    while at < data.len() {
-        let step = (data.len() - at).min(READ_LEN);
-        crc.update(&read_vec(&**data, at, step)?);
-        at += step;
-    }
-    let found = crc.finalize();
-    if found == member.crc32 {
-        return Ok(());
-    }
-    let text = match member.name.as_str() {
-        WEIGHTS => format!("the weights ({WEIGHTS}) do not match their checksum"),
-        name => format!("the archive member {} does not match its checksum", escape_text(name)),
-    };
-    Err(Error::corrupt("crc-mismatch", text)
-        .at(member.data_offset)
-        .expected(format_args!("CRC-32 {:08x}", member.crc32))
-        .found(format_args!("{found:08x}"))
-        .hint(phrase!["download the file again; ", Opt::Lenient, " ignores the checksum"]))
+/// As [`open`].
+pub(super) fn damage(source: &SourceRef, limits: &Limits) -> Result<Option<Error>> {
+    let (members, _) = zip::read_with_rest(source, limits)?;
+    let check = check_of(source, weights_of(&members)?);
+    Ok(check.and_then(|check| check.verify().err()))
 }
 
 /// Returns the ranges of the archive that are not elements.
@@ -341,7 +330,17 @@ mod tests {
         let weight = [0x01, 0xd0, 0xa3, 0xbe];
         let at = bytes.windows(4).position(|window| window == weight).unwrap();
         bytes[at] ^= 1;
-        assert_eq!(open(&bytes).unwrap_err().code().as_str(), "crc-mismatch");
+        let opened = open(&bytes).unwrap();
+        for tensor in &opened.tensors {
+            assert_eq!(tensor.verify_tensor().unwrap_err().code().as_str(), "crc-mismatch");
+        }
+        let report = verify_checkpoint(&opened, &Default::default()).unwrap();
+        let found: Vec<_> = report.findings.iter().map(|finding| finding.told()).collect();
+        assert!(found.len() == 1 && found[0].contains("; 22 tensors have these bytes"), "{found:?}");
+        let salvage = OpenOptions { salvage: true, ..OpenOptions::default() };
+        let saved = open_source(source(&bytes), &salvage).unwrap();
+        let damage = saved.damage.unwrap();
+        assert_eq!((saved.tensors.len(), damage.unverified), (opened.tensors.len(), opened.tensors.len()));
         let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
         let opened = open_source(source(&bytes), &lenient).unwrap();
         assert!(opened.notes.iter().any(|note| note.code == "crc-mismatch" && note.omission));

@@ -180,6 +180,13 @@ impl Salvage for Hdf5 {
     fn salvage(&self, place: &Input<'_>, _: &Error, options: &OpenOptions) -> Result<Option<Checkpoint>> {
         place.source().map(|_| open(*place, options)).transpose()
     }
+
+    fn hidden_damage(&self, source: &SourceRef, options: &OpenOptions) -> Result<Option<Error>> {
+        match is_archive(source)? {
+            true => archive::damage(source, &options.limits),
+            false => Ok(None),
+        }
+    }
 }
 
 impl DeepCheck for Hdf5 {

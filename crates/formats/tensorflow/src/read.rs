@@ -9,10 +9,8 @@ use crate::{CHECKPOINT, dtype, names};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use weighbridge_core::budget::Budget;
-use weighbridge_core::checkpoint::{
-    Check, Checkpoint, Extent, Metadata, Name, Note, Role, TensorEntry, Value,
-};
-use weighbridge_core::checksum::ChecksumKind;
+use weighbridge_core::checkpoint::{Checkpoint, Extent, Metadata, Name, Note, Role, TensorEntry, Value};
+use weighbridge_core::checksum::{Check, ChecksumKind};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::{DType, Encoding, Region, Shape};
@@ -369,12 +367,8 @@ fn dense(
     let number = usize::try_from(entry.shard).unwrap_or(usize::MAX);
     shards.overlap.add(number, (entry.offset, entry.offset.saturating_add(entry.len)), entry.len);
     for extent in &mut tensor.extents {
-        extent.check = Some(Box::new(Check {
-            offset: entry.offset,
-            len: entry.len,
-            kind: ChecksumKind::Crc32c,
-            value: unmask(entry.crc),
-        }));
+        let kind = ChecksumKind::Crc32c;
+        extent.check = Some(Check::new(&source, entry.offset, entry.len, kind, unmask(entry.crc)));
     }
     Ok(tensor)
 }

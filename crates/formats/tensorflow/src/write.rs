@@ -446,9 +446,9 @@ fn item(tensor: &TensorEntry, key: &[u8], origin: Option<&Origin>) -> Result<Ite
     });
     let stated = stated.and_then(|extent| {
         let check = extent.check.as_deref()?;
-        let is_same =
-            check.kind == ChecksumKind::Crc32c && (check.offset, check.len) == (extent.offset, extent.len);
-        is_same.then_some(check.value)
+        let is_same = check.kind() == ChecksumKind::Crc32c
+            && (check.offset(), check.len()) == (extent.offset, extent.len);
+        is_same.then_some(check.value())
     });
     let crc = if tensor.bytes() == 0 { Some(crc32c(&[])) } else { stated };
     let entry =

@@ -4,17 +4,17 @@ use super::files::fill_all;
 use super::latin1::{self, parts};
 use super::tasks::{Lane, Part, Sizes, Task, Work, copied, cut};
 use super::{Sink, StagedFile, default_threads};
-use crate::source::to_usize;
-use std::collections::BTreeMap;
+use crate::source::{SourceRef, to_usize};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weighbridge_core::checkpoint::TensorEntry;
+use weighbridge_core::checksum::{Checksum, ChecksumKind};
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::plan::{Content, PlannedFile, Segment, WritePlan};
+use weighbridge_core::plan::{Content, PlannedFile, Segment, SourceCheck, WritePlan};
 use weighbridge_core::read::Scratch;
 use weighbridge_core::tensor::{CastReport, Order, Region};
-use weighbridge_core::verify::verify;
 
 /// Bytes that are read and written at a time: the second-level cache of a processor holds them.
 const COPIED: u64 = 256 << 10;
@@ -167,12 +167,14 @@ pub(super) fn fill(
     let mut checked: Vec<Range<u64>> = checked_ranges(file).collect();
     checked.sort_by_key(|r| (r.start, r.end));
     checked.dedup();
-    let lanes = cut(file, &checked, workers.sizes);
+    let (written, verified) = checks(file, &checked);
+    let lanes = cut(file, &checked, &verified, workers.sizes);
     let job = Job {
         file,
         staged,
         options,
         checked: &checked,
+        verified: &verified,
         transform: workers.sizes.transform,
         next: AtomicUsize::new(0),
         failed: stop,
@@ -188,10 +190,15 @@ pub(super) fn fill(
     if let Some(error) = shared.error.take() {
         return Err(error);
     }
+    compare(&verified, shared.verified)?;
     if let Some(report) = streamed {
         return Ok(report);
     }
-    patch(file, staged, &checked, shared.sums)?;
+    let values = values(&checked, shared.sums);
+    for (range, planned) in written {
+        planned.check.settle(values[range]).map_err(|e| e.on_tensor(&planned.tensor))?;
+    }
+    patch(file, staged, &checked, &values)?;
     Ok(RunReport { bytes: file.len, kernel_copied: shared.kernel_copied, casts: shared.casts })
 }
 
@@ -215,6 +222,8 @@ struct Shared {
     kernel_copied: u64,
     casts: BTreeMap<String, CastReport>,
     sums: Vec<PartialSum>,
+    /// Parts of checksums of sources: index of the checksum, and bytes before the part.
+    verified: Vec<(usize, u64, Checksum)>,
 }
 
 /// Job of filling one file, shared by the workers.
@@ -223,6 +232,8 @@ struct Job<'a> {
     staged: &'a dyn StagedFile,
     options: &'a RunOptions,
     checked: &'a [Range<u64>],
+    /// Checksums of sources to verify.
+    verified: &'a [&'a SourceCheck],
     /// Most memory for computing a block.
     transform: u64,
     next: AtomicUsize,
@@ -267,6 +278,9 @@ impl Job<'_> {
                 {
                     return self.write(task.offset, bytes);
                 }
+                if let [Part::Bytes { segment, skip, len }] = parts.as_slice() {
+                    return self.in_steps(*segment, *skip, task.offset, *len, buffers);
+                }
                 buffers.out.clear();
                 buffers.out.reserve_exact(to_usize(task.len)?);
                 for part in parts {
@@ -277,9 +291,11 @@ impl Job<'_> {
             Work::KernelCopy { segment, skip } => {
                 self.copy(*segment, *skip, task.offset, task.len, buffers)?;
             }
-            Work::Verify { check } => {
-                let planned = &self.file.checks[*check];
-                verify(&planned.source, &planned.check).map_err(|e| e.on_tensor(&planned.tensor))?;
+            Work::Verify { check, skip, len } => {
+                let planned = self.verified[*check];
+                let sum = planned.check.part(planned.check.offset() + skip, *len);
+                let sum = sum.map_err(|e| e.on_tensor(&planned.tensor))?;
+                self.shared().verified.push((*check, *skip, sum));
             }
             Work::Text { segment } => self.text(&self.file.segments[*segment], buffers)?,
             Work::Scatter { segment, region } => {
@@ -389,12 +405,17 @@ impl Job<'_> {
             None => 0,
         };
         self.shared().kernel_copied += done;
-        let mut at = done;
+        self.in_steps(segment, skip + done, to + done, len - done, buffers)
+    }
+
+    /// Writes `len` bytes of a segment in steps that stay in the cache of a processor.
+    fn in_steps(&self, segment: usize, skip: u64, to: u64, len: u64, buffers: &mut Buffers) -> Result<()> {
+        let mut at = 0;
         while at < len {
             let step = (len - at).min(COPIED);
             buffers.out.clear();
             self.assemble(&Part::Bytes { segment, skip: skip + at, len: step }, buffers)?;
-            self.staged.write_at(to + at, &buffers.out)?;
+            self.write(to + at, &buffers.out)?;
             at += step;
         }
         Ok(())
@@ -409,19 +430,71 @@ struct Buffers {
     scratch: Scratch,
 }
 
-/// Writes the checksums at their offsets.
-fn patch(
-    file: &PlannedFile,
-    staged: &dyn StagedFile,
+/// Returns the checksums of sources that are not known yet. Those of copied bytes come first, each with the index of the range of
+/// `checked` that has the same bytes: its CRC is computed anyway. The others must be verified.
+fn checks<'a>(
+    file: &'a PlannedFile,
     checked: &[Range<u64>],
-    mut sums: Vec<PartialSum>,
-) -> Result<()> {
+) -> (Vec<(usize, &'a SourceCheck)>, Vec<&'a SourceCheck>) {
+    let (mut copied, mut verified, mut known) = (Vec::new(), Vec::new(), HashSet::new());
+    let new = file.checks.iter().filter(|planned| !planned.check.is_known());
+    let new: Vec<_> = new.filter(|planned| known.insert(Arc::as_ptr(&planned.check))).collect();
+    let mut copies = HashMap::new();
+    if new.iter().any(|planned| planned.check.kind() == ChecksumKind::Crc32) {
+        for segment in &file.segments {
+            let range = segment.offset..segment.offset + segment.len;
+            if let Content::Copy { source, offset, .. } = &segment.content
+                && let Some(place) = place(source, *offset)
+                && let Ok(index) =
+                    checked.binary_search_by_key(&(range.start, range.end), |r| (r.start, r.end))
+            {
+                copies.insert((place, segment.len), index);
+            }
+        }
+    }
+    for planned in new {
+        let check = &planned.check;
+        let place = place(check.source(), check.offset()).filter(|_| check.kind() == ChecksumKind::Crc32);
+        match place.and_then(|place| copies.get(&(place, check.len()))) {
+            Some(&range) => copied.push((range, planned)),
+            None => verified.push(planned),
+        }
+    }
+    (copied, verified)
+}
+
+/// Returns the address of the file with the bytes of `source` from `offset`, and their offset in it.
+fn place(source: &SourceRef, offset: u64) -> Option<(usize, u64)> {
+    let range = source.file()?;
+    Some((std::ptr::from_ref(range.file).addr(), range.offset.checked_add(offset)?))
+}
+
+/// Compares the checksums of sources with their parts.
+fn compare(checks: &[&SourceCheck], mut parts: Vec<(usize, u64, Checksum)>) -> Result<()> {
+    parts.sort_by_key(|&(check, skip, _)| (check, skip));
+    let mut parts = parts.into_iter().peekable();
+    for (number, planned) in checks.iter().enumerate() {
+        let mut whole = Checksum::new(planned.check.kind());
+        while let Some((_, _, part)) = parts.next_if(|&(check, ..)| check == number) {
+            whole.combine(&part);
+        }
+        planned.check.settle(whole.finish()).map_err(|e| e.on_tensor(&planned.tensor))?;
+    }
+    Ok(())
+}
+
+/// Returns the CRC of each range of `checked`.
+fn values(checked: &[Range<u64>], mut sums: Vec<PartialSum>) -> Vec<u32> {
     sums.sort_by_key(|s| (s.range, s.start));
     let mut whole = vec![crc32fast::Hasher::new(); checked.len()];
     for sum in &sums {
         whole[sum.range].combine(&sum.hasher);
     }
-    let values: Vec<u32> = whole.into_iter().map(crc32fast::Hasher::finalize).collect();
+    whole.into_iter().map(crc32fast::Hasher::finalize).collect()
+}
+
+/// Writes the checksums at their offsets.
+fn patch(file: &PlannedFile, staged: &dyn StagedFile, checked: &[Range<u64>], values: &[u32]) -> Result<()> {
     for segment in &file.segments {
         if let Content::Crc32(range) = &segment.content {
             let place = checked.binary_search_by_key(&(range.start, range.end), |r| (r.start, r.end));

@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use weighbridge_core::checkpoint::TensorEntry;
-use weighbridge_core::plan::{Content, PlannedFile};
+use weighbridge_core::plan::{Content, PlannedFile, SourceCheck};
 use weighbridge_core::tensor::Region;
 
 /// Shortest copy, in bytes, that is done by the kernel.
 const MIN_KERNEL_COPY: u64 = 1 << 20;
+/// Bytes of a part of a checksum.
+const VERIFIED: u64 = 16 << 20;
 /// Longest single kernel copy, so that progress is visible and cancelling is quick.
 const MAX_KERNEL_COPY: u64 = 64 << 20;
 
@@ -46,8 +48,8 @@ pub(super) enum Work {
     Assemble(Vec<Part>),
     /// Let the kernel copy the bytes of a segment, from `skip` on.
     KernelCopy { segment: usize, skip: u64 },
-    /// Verify the checksum of a source range.
-    Verify { check: usize },
+    /// Compute a part of the checksum of a source range.
+    Verify { check: usize, skip: u64, len: u64 },
     /// Compute a box of a transform segment, and write it run by run.
     Scatter { segment: usize, region: Region },
     /// Encode the text of a segment, part by part.
@@ -67,8 +69,13 @@ pub(super) enum Part {
 pub(super) type Lane = Vec<Task>;
 
 /// Divides `file` into tasks. Every byte is in exactly one task. `checked` are the sorted ranges that need a CRC:
-/// their bytes must pass through this process.
-pub(super) fn cut(file: &PlannedFile, checked: &[Range<u64>], sizes: Sizes) -> Vec<Lane> {
+/// their bytes must pass through this process. `checks` are checksums of sources to verify.
+pub(super) fn cut(
+    file: &PlannedFile,
+    checked: &[Range<u64>],
+    checks: &[&SourceCheck],
+    sizes: Sizes,
+) -> Vec<Lane> {
     let mut cutter =
         Cutter { lanes: Vec::new(), sequential: HashMap::new(), run: Vec::new(), run_at: 0, run_len: 0 };
     for (index, segment) in file.segments.iter().enumerate() {
@@ -152,8 +159,10 @@ pub(super) fn cut(file: &PlannedFile, checked: &[Range<u64>], sizes: Sizes) -> V
         }
     }
     cutter.close();
-    for check in 0..file.checks.len() {
-        cutter.push(None, Task { offset: 0, len: 0, work: Work::Verify { check } });
+    for (check, planned) in checks.iter().enumerate() {
+        for (skip, len) in steps(planned.check.len(), VERIFIED) {
+            cutter.push(None, Task { offset: 0, len: 0, work: Work::Verify { check, skip, len } });
+        }
     }
     cutter.lanes
 }

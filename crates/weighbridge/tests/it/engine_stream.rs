@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weighbridge::checkpoint::{Check, TensorPath};
-use weighbridge::checksum::ChecksumKind;
+use weighbridge::checkpoint::TensorPath;
+use weighbridge::checksum::{Check, ChecksumKind};
 use weighbridge::engine::fault::FailingSink;
 use weighbridge::engine::{LocalSink, MIN_MEMORY, Progress, RunOptions, run};
 use weighbridge::plan::{Encode, FileBuilder, Output, PlannedFile, WritePlan};
@@ -255,8 +255,7 @@ fn errors_of_encoders_and_checksums_are_returned() {
         assert!(!target.exists());
     }
     let mut damaged = entry();
-    damaged.extents[0].check =
-        Some(Box::new(Check { offset: 0, len: 8, kind: ChecksumKind::Crc32, value: 1 }));
+    damaged.extents[0].check = Some(Check::new(&damaged.extents[0].source, 0, 8, ChecksumKind::Crc32, 1));
     let plan = plan(vec![PlannedFile::streamed("", Arc::new(Text::new(damaged, 1)))]);
     let error = run(&plan, &LocalSink::file(&target, true).unwrap(), &options(2)).unwrap_err();
     assert_eq!(error.code().as_str(), "crc-mismatch");

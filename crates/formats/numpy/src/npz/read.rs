@@ -5,10 +5,8 @@ use crate::npy::{self, Header};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use weighbridge_core::ErrorCode;
-use weighbridge_core::checkpoint::{
-    Check, Checkpoint, Metadata, Note, TensorEntry, TensorPath, Value, escape_text,
-};
-use weighbridge_core::checksum::ChecksumKind;
+use weighbridge_core::checkpoint::{Checkpoint, Metadata, Note, TensorEntry, TensorPath, Value, escape_text};
+use weighbridge_core::checksum::{Check, ChecksumKind};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::DType;
@@ -149,13 +147,9 @@ impl Reader<'_> {
         let mut entry = npy::entry(&header, path, &source, start, member.len, lenient, notes)?;
         if member.method == Method::Stored {
             // The checksum of a deflated member is checked during inflation.
-            let check = Check {
-                offset: member.data_offset,
-                len: member.len,
-                kind: ChecksumKind::Crc32,
-                value: member.crc32,
-            };
-            entry.extents.iter_mut().for_each(|extent| extent.check = Some(Box::new(check)));
+            let check =
+                Check::new(&source, member.data_offset, member.len, ChecksumKind::Crc32, member.crc32);
+            entry.extents.iter_mut().for_each(|extent| extent.check = Some(check.clone()));
         }
         Ok(entry)
     }

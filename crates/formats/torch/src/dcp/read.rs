@@ -329,9 +329,6 @@ fn relocate(extent: &mut Extent, nested: &SourceRef, file: &SourceRef, offset: u
     if Arc::ptr_eq(&extent.source, nested) {
         extent.source = file.clone();
         extent.offset += offset;
-        if let Some(check) = &mut extent.check {
-            check.offset += offset;
-        }
     }
 }
 

@@ -1,13 +1,12 @@
 //! Flat tensors: parameters one after another, in parts of several ranks.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use weighbridge_core::Budget;
-use weighbridge_core::checkpoint::{Check, Role, TensorEntry, TensorPath};
+use weighbridge_core::checkpoint::{Role, TensorEntry, TensorPath};
+use weighbridge_core::checksum::Check;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::source::{ConcatSource, Source, Within};
 use weighbridge_core::tensor::{DType, Encoding, Endian, Order, Shape};
-use weighbridge_core::verify::checksum;
 use weighbridge_format::overlap::OverlapBudget;
 use weighbridge_io::source::SourceRef;
 use weighbridge_pickle::ObjectId;
@@ -27,22 +26,16 @@ struct Range {
     offset: u64,
     len: u64,
     /// Checksum of the storage around it.
-    check: Option<Box<Check>>,
+    check: Option<Arc<Check>>,
 }
 
-/// Storages that joined tensors read, each with a checksum that is compared once.
-#[derive(Debug, Default)]
-pub(super) struct Storages(HashMap<(String, u64), SourceRef>);
-
-impl Storages {
-    /// Returns the source of a range with a comparison of its checksum, if it has one.
-    fn checked(&mut self, range: &Range) -> SourceRef {
-        let Some(check) = &range.check else { return range.source.clone() };
-        let key = (range.source.label().to_owned(), check.offset);
-        let make = || -> SourceRef {
-            Arc::new(CheckedSource { inner: range.source.clone(), check: **check, found: Mutex::new(None) })
-        };
-        self.0.entry(key).or_insert_with(make).clone()
+impl Range {
+    /// Returns the source with a comparison of the checksum, if it has one.
+    fn checked(&self) -> SourceRef {
+        match &self.check {
+            None => self.source.clone(),
+            Some(check) => Arc::new(CheckedSource { inner: self.source.clone(), check: check.clone() }),
+        }
     }
 }
 
@@ -50,23 +43,7 @@ impl Storages {
 #[derive(Debug)]
 struct CheckedSource {
     inner: SourceRef,
-    check: Check,
-    /// Checksum of the bytes, after the first read.
-    found: Mutex<Option<u32>>,
-}
-
-impl CheckedSource {
-    fn compare(&self) -> Result<()> {
-        let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = match *known {
-            Some(found) => found,
-            None => *known.insert(checksum(&self.inner, &self.check)?),
-        };
-        match found == self.check.value {
-            true => Ok(()),
-            false => Err(self.check.mismatch(self.label(), found)),
-        }
-    }
+    check: Arc<Check>,
 }
 
 impl Source for CheckedSource {
@@ -74,7 +51,7 @@ impl Source for CheckedSource {
         self.inner.len()
     }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.compare()?;
+        self.check.verify()?;
         self.inner.read_at(offset, buffer)
     }
     fn label(&self) -> &str {
@@ -98,7 +75,7 @@ pub(super) struct Flat {
     /// Number of elements.
     pub(super) count: u64,
     /// Checksum of the storage, if the file has one.
-    check: Option<Box<Check>>,
+    check: Option<Arc<Check>>,
 }
 
 impl Flat {
@@ -229,7 +206,6 @@ impl Line {
         shape: Shape,
         Ranges(ranges): Ranges,
         label: &str,
-        storages: &mut Storages,
     ) -> Result<TensorEntry> {
         let mut check = None;
         let (source, offset): (SourceRef, u64) = match ranges.as_slice() {
@@ -245,8 +221,7 @@ impl Line {
             // The name distinguishes the joined bytes of two tensors. Their offsets are not those of a file, so that the sources of
             // the parts compare the checksums.
             _ => {
-                let joined =
-                    ranges.iter().map(|range| (storages.checked(range), range.offset, range.len)).collect();
+                let joined = ranges.iter().map(|range| (range.checked(), range.offset, range.len)).collect();
                 (Arc::new(ConcatSource::new(format!("{label}: {}", path.to_text()), joined)?), 0)
             }
         };

@@ -24,13 +24,12 @@ mod tests;
 use place::{LATEST, Place, tag_of};
 use std::path::Path;
 use weighbridge_core::check::Outline;
-use weighbridge_core::checkpoint::{Check, Checkpoint};
-use weighbridge_core::checksum::ChecksumKind;
+use weighbridge_core::checkpoint::Checkpoint;
+use weighbridge_core::checksum::{Check, ChecksumKind};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::finding::Finding;
 use weighbridge_core::limits::Limits;
 use weighbridge_core::tensor::Order;
-use weighbridge_core::verify::verify;
 use weighbridge_format::{Coverage, DeepCheck, Detect, Format, FormatInfo, OpenOptions, ReadFormat};
 #[cfg(feature = "scan")]
 use weighbridge_format::{Scan, ScanCode};
@@ -136,7 +135,7 @@ impl DeepCheck for DeepSpeed {
             let stored = members.iter().filter(|member| member.method == weighbridge_zip::Method::Stored);
             for member in stored.filter(|member| member.name.contains("/data/")) {
                 let (offset, len, value) = (member.data_offset, member.compressed_len, member.crc32);
-                match verify(source, &Check { offset, len, kind: ChecksumKind::Crc32, value }) {
+                match Check::new(source, offset, len, ChecksumKind::Crc32, value).verify() {
                     Err(error) if error.kind() == Kind::Io => return Err(error),
                     Err(error) => findings.extend(Finding::from_error(&error)),
                     Ok(()) => {}

@@ -1,6 +1,6 @@
 //! Reader: from the files of all ranks to the index.
 
-use super::flat::{Flat, Line, Ranges, Storages, bad};
+use super::flat::{Flat, Line, Ranges, bad};
 use super::model::{MODULE, ModelPart};
 use super::optimizer::{OwnSlot, RankPart, Slot, settle};
 use super::place::Place;
@@ -39,9 +39,7 @@ pub(super) fn open(place: &Place<'_>, label: &str, options: &OpenOptions) -> Res
         names: Distinct::default(),
         masters: HashSet::new(),
         repeated: OverlapBudget::default(),
-        checked: HashSet::new(),
         scalars: HashSet::new(),
-        storages: Storages::default(),
         kept: Vec::new(),
         values: Vec::new(),
     };
@@ -66,12 +64,8 @@ struct Reader<'a> {
     masters: HashSet<String>,
     /// Bytes that the flat tensors read.
     repeated: OverlapBudget,
-    /// Storages whose checksum a tensor has: file and offset.
-    checked: HashSet<(String, u64)>,
     /// States with one element that a parameter has already.
     scalars: HashSet<*const Slot>,
-    /// Storages of tensors that lie in several of them.
-    storages: Storages,
     /// Tensors of the files of the optimizer that are not joined, and the values of rank 0.
     kept: Vec<TensorEntry>,
     values: Vec<(String, Value)>,
@@ -456,14 +450,13 @@ impl Reader<'_> {
     ) -> Result<()> {
         let path = TensorPath::from_dotted(name);
         let label = self.place_label().to_owned();
-        let storages = &mut self.storages;
-        let entry = line.tensor(path.clone(), Role::Parameter, shape.clone(), ranges, &label, storages)?;
+        let entry = line.tensor(path.clone(), Role::Parameter, shape.clone(), ranges, &label)?;
         self.masters.insert(name.to_owned());
         self.push(entry)?;
         for (slot, line, ranges) in states {
             let role = Role::OptimizerState { slot: Name::from(slot) };
             let label = format!("{label} {slot}");
-            let entry = line.tensor(path.clone(), role, shape.clone(), ranges, &label, &mut self.storages)?;
+            let entry = line.tensor(path.clone(), role, shape.clone(), ranges, &label)?;
             self.push(entry)?;
         }
         for OwnSlot { name, slot: state, .. } in slots.into_iter().flatten() {
@@ -510,7 +503,7 @@ impl Reader<'_> {
                 let mut ranges = Ranges::default();
                 line.ranges(0, count, &self.budget, &mut ranges)?;
                 let label = self.place_label().to_owned();
-                line.tensor(path, Role::Parameter, shape.clone(), ranges, &label, &mut self.storages)?
+                line.tensor(path, Role::Parameter, shape.clone(), ranges, &label)?
             } else {
                 let entry =
                     saved.tensor(*fragment, path)?.ok_or_else(|| fault("a parameter is not a tensor"))?;
@@ -645,14 +638,6 @@ impl Reader<'_> {
         let limits = &self.options.limits;
         Limits::check("tensors", "tensors", self.checkpoint.tensors.len() as u64 + 1, limits.tensors)?;
         self.budget.take_memory(cost(&entry))?;
-        // One tensor of a storage has its checksum: verifying reads the whole storage.
-        for extent in &mut entry.extents {
-            let source = &extent.source;
-            extent.check = extent
-                .check
-                .take()
-                .filter(|check| self.checked.insert((source.label().to_owned(), check.offset)));
-        }
         self.checkpoint.notes.extend(self.names.add(&mut entry));
         self.checkpoint.tensors.push(entry);
         Ok(())

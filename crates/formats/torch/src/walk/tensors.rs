@@ -44,15 +44,15 @@ struct Storages {
 }
 
 impl Storages {
-    /// Returns the number of a storage, and true for a new one.
-    fn number(&mut self, key: &str) -> (usize, bool) {
+    /// Returns the number of a storage.
+    fn number(&mut self, key: &str) -> usize {
         if let Some(&number) = self.numbers.get(key) {
-            return (number, false);
+            return number;
         }
         let (key, number) = (Arc::<str>::from(key), self.keys.len());
         self.keys.push(key.clone());
         self.numbers.insert(key, number);
-        (number, true)
+        number
     }
 }
 
@@ -99,7 +99,7 @@ impl TensorTable {
         storage: &str,
     ) {
         checkpoint.notes.extend(self.names.add(&mut entry));
-        let (storage, is_new) = self.storages.number(storage);
+        let storage = self.storages.number(storage);
         let mut first = self.objects.get(&id).copied();
         // Decoded data is shared, not decoded again.
         if let Some(same) = first.and_then(|first| checkpoint.tensors.get(first)) {
@@ -108,10 +108,7 @@ impl TensorTable {
         let place = checkpoint.tensors.len();
         // A gathered tensor has a source of its own.
         let gathered = entry.single_extent().is_some_and(|p| {
-            p.source.within().is_some_and(|w| w.encoded)
-                && p.check.is_none()
-                && p.offset == 0
-                && p.source.len() == p.len
+            p.source.within().is_some_and(|w| w.encoded) && p.offset == 0 && p.source.len() == p.len
         });
         if let Some(extent) = entry.single_extent().filter(|p| p.len > 0 && !gathered) {
             let range = (storage, extent.offset, extent.offset + extent.len, place);
@@ -125,9 +122,6 @@ impl TensorTable {
             let within = extent.source.within().filter(|_| gathered);
             let (from, len) = within.map_or((extent.offset, extent.len), |w| (w.offset, w.len));
             self.spans.add(storage, (from, from.saturating_add(len)), extent.len);
-        }
-        if !is_new {
-            entry.extents.iter_mut().for_each(|extent| extent.check = None);
         }
         // Aliases refer to the first tensor.
         self.objects.entry(id).or_insert(first.unwrap_or(place));

@@ -5,13 +5,14 @@ use super::digest::{Algorithms, Digests, Hashers, of_nothing};
 use super::pass::{self, Job};
 use super::row_names;
 use super::subject::Subject;
-use crate::checkpoint::{Check, TensorEntry};
-use crate::checksum::ChecksumKind;
+use crate::checkpoint::TensorEntry;
+use crate::checksum::{Check, ChecksumKind};
 use crate::engine::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::ops::{hash, parallel};
 use crate::tensor::{Endian, Order};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Requested hashes.
 pub(super) struct Wanted<'a> {
@@ -58,7 +59,7 @@ impl Hashed {
 /// Location of the bytes of a tensor.
 enum Target {
     /// One stretch of a file, in the hashed form.
-    Direct { file: usize, start: u64, end: u64, checks: Vec<(usize, u64, Check)> },
+    Direct { file: usize, start: u64, end: u64, checks: Vec<(usize, u64, Arc<Check>)> },
     /// No bytes.
     Nothing,
     /// Another order, type or encoding, or several stretches.
@@ -102,8 +103,8 @@ fn direct(subject: &Subject, entry: &TensorEntry, len: u64) -> Option<Target> {
             }
             Some(_) => return None,
         };
-        if let Some(check) = extent.check.as_deref().copied() {
-            let (file, start) = subject.place(&extent.source, check.offset)?;
+        if let Some(check) = extent.check.clone() {
+            let (file, start) = subject.place(check.source(), check.offset())?;
             checks.push((file, start, check));
         }
     }
@@ -147,7 +148,7 @@ impl Plan {
 struct Sum {
     file: usize,
     stretch: usize,
-    check: Check,
+    check: Arc<Check>,
     tensor: usize,
 }
 
@@ -172,9 +173,9 @@ pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
         match target(subject, entry) {
             Target::Direct { file, start, end, checks } => {
                 direct.push((number, file, plan.stretch(file, start, end, wanted.algorithms, None)));
-                for (file, start, check) in checks.into_iter().filter(|(.., check)| check.len > 0) {
-                    let end = start.saturating_add(check.len);
-                    let stretch = plan.stretch(file, start, end, Algorithms::NONE, Some(check.kind));
+                for (file, start, check) in checks.into_iter().filter(|(.., check)| !check.is_empty()) {
+                    let end = start.saturating_add(check.len());
+                    let stretch = plan.stretch(file, start, end, Algorithms::NONE, Some(check.kind()));
                     sums.push(Sum { file, stretch, check, tensor: number });
                 }
             }
@@ -218,7 +219,7 @@ pub(super) fn hash(subject: &Subject, wanted: &Wanted) -> Result<Hashed> {
     };
     for sum in &sums {
         let found = of_stretch(sum.file, sum.stretch).and_then(|found| found.crc).unwrap_or_default();
-        if found != sum.check.value {
+        if found != sum.check.value() {
             let (file, entry) = (subject.files.get(sum.file), tensors.get(sum.tensor));
             let label = file.map_or_else(String::new, |file| file.path.display().to_string());
             let tensor = entry.map_or_else(String::new, TensorEntry::name);

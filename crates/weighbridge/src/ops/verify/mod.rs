@@ -24,7 +24,7 @@ use crate::source::{FileSource, Folder, FolderItem, FolderRef, LocalFolder, Path
 use crate::text::path_text;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use weighbridge_core::{FindingCode, NoteCode};
@@ -430,7 +430,23 @@ fn checksums(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
     let mut found: Vec<(usize, Finding)> =
         parallel::each(tensors.iter(), workers, look)?.into_iter().flatten().collect();
     found.sort_by_key(|(number, _)| *number);
-    Ok(found.into_iter().map(|(_, finding)| finding).collect())
+    // The tensors in one range share its checksum: it is reported with the first one.
+    let (mut findings, mut known) = (Vec::<(usize, Finding)>::new(), HashMap::new());
+    for (_, finding) in found {
+        let key = (finding.file.clone(), finding.offset, finding.text.to_string());
+        let place = *known.entry(key).or_insert(findings.len());
+        match findings.get_mut(place).filter(|_| finding.code.as_str() == "crc-mismatch") {
+            Some((tensors, _)) => *tensors += 1,
+            None => findings.push((1, finding)),
+        }
+    }
+    let told = |(tensors, mut finding): (usize, Finding)| {
+        if tensors > 1 {
+            finding.text = format!("{}; {tensors} tensors have these bytes", finding.text).into();
+        }
+        finding
+    };
+    Ok(findings.into_iter().map(told).collect())
 }
 
 #[cfg(test)]

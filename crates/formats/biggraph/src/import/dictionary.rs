@@ -4,7 +4,9 @@
 //! are random, as upstream shuffles them, but the same for the same names and seed, whatever the order of the input.
 
 use super::EntityOrder;
-use super::segment::{EqualHashes, NamesOfChunk, Piece, Schema, damaged, low_bits};
+use super::numbers;
+use super::segment::{NamesOfChunk, Piece, Schema, damaged};
+use super::slots::Slots;
 use super::twister::Twister;
 use super::work::WorkFolder;
 use crate::text::json::write_string;
@@ -21,14 +23,12 @@ const HEAD: u64 = 24;
 const BLOCK: u64 = 4096;
 /// Number of names that are looked up together.
 const TOGETHER: usize = 64;
-/// Rank of a name that is dropped.
+/// Rank of a name that is dropped: all bits of a rank in the file.
 const DROPPED: u32 = u32::MAX;
 
-/// Name with its uses in all chunks.
+/// Distinct name of a partition.
 struct Entry {
     hash: u64,
-    place: u64,
-    count: u64,
     /// Place of the name among all texts.
     start: usize,
     len: u32,
@@ -43,7 +43,7 @@ impl Entry {
 
 /// Completes a partition from the files of names of all chunks, in order; keeps names with at least `min_count` uses. Returns the
 /// file: kept and found names, and the offset of the ranks; first places if the order needs them, ends of the names, names; the
-/// first rank of each chunk, and the ranks: that of each name of each chunk, counted within the partition.
+/// first rank of each chunk, and the ranks: that of each name of each chunk, counted within the partition, in few bytes.
 pub(super) fn complete(
     chunks: &[NamesOfChunk],
     part: usize,
@@ -54,7 +54,10 @@ pub(super) fn complete(
     let mut entries: Vec<Entry> = Vec::new();
     // Copied, as names of one piece each are far apart.
     let mut texts: Vec<u8> = Vec::new();
-    let mut table = vec![u32::MAX; 256];
+    // First place and number of uses of each entry, where the import needs them.
+    let (mut places, mut counts): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+    let mut slots = Slots::default();
+    slots.reset(TOGETHER * 2);
     // Entry of each name of each chunk.
     let mut numbers: Vec<u32> = Vec::new();
     let mut starts: Vec<u64> = vec![0];
@@ -62,38 +65,33 @@ pub(super) fn complete(
         let mut names = piece.names().map(|one| (schema.hash(one.name), one)).peekable();
         let mut block = Vec::with_capacity(TOGETHER);
         while names.peek().is_some() {
-            if (entries.len() + TOGETHER) * 2 >= table.len() {
-                table = rehashed(&entries, table.len() * 4);
+            if entries.len() + TOGETHER >= slots.capacity() {
+                slots.reset(slots.capacity() * 4);
+                (0u32..).zip(&entries).for_each(|(number, entry)| slots.add(entry.hash, number));
             }
             // Memory that is not in the caches of the processor is waited for together.
             block.clear();
             block.extend(names.by_ref().take(TOGETHER));
-            let known =
-                block.iter().map(|(hash, _)| entries.get(table[low_bits(*hash, table.len())] as usize));
+            let known = block.iter().map(|(hash, _)| entries.get(slots.first(*hash)));
             std::hint::black_box(known.flatten().fold(0, |all, entry| all ^ entry.hash));
             for (hash, one) in &block {
-                let mut slot = low_bits(*hash, table.len());
-                let mut equal = EqualHashes::default();
-                loop {
-                    let Some(known) = entries.get_mut(table[slot] as usize) else {
-                        let number = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-                        table[slot] = number;
-                        numbers.push(number);
-                        let (start, len) = (texts.len(), u32::try_from(one.name.len()).unwrap_or(u32::MAX));
-                        texts.extend_from_slice(one.name);
-                        let (place, count) = (segment << 32 | u64::from(one.place), u64::from(one.count));
-                        entries.push(Entry { hash: *hash, place, count, start, len, number });
-                        break;
-                    };
-                    if known.hash == *hash {
-                        if known.name(&texts) == one.name {
-                            known.count += u64::from(one.count);
-                            numbers.push(known.number);
-                            break;
-                        }
-                        equal.count()?;
+                let known = |number: u32| &entries[number as usize];
+                let is_same = |number| known(number).name(&texts) == one.name;
+                let next = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+                let number = slots.find_or_add(*hash, next, |number| known(number).hash, is_same)?;
+                numbers.push(number);
+                if number == next {
+                    let (start, len) = (texts.len(), u32::try_from(one.name.len()).unwrap_or(u32::MAX));
+                    texts.extend_from_slice(one.name);
+                    entries.push(Entry { hash: *hash, start, len, number });
+                    if schema.places {
+                        places.push(segment << 32 | u64::from(one.place));
                     }
-                    slot = (slot + 1) & (table.len() - 1);
+                    if schema.counts {
+                        counts.push(u64::from(one.count));
+                    }
+                } else if let Some(count) = counts.get_mut(number as usize) {
+                    *count += u64::from(one.count);
                 }
             }
         }
@@ -101,7 +99,9 @@ pub(super) fn complete(
     }
     drop(pieces);
     let found = entries.len();
-    entries.retain(|entry| entry.count >= min_count);
+    if schema.counts {
+        entries.retain(|entry| counts[entry.number as usize] >= min_count);
+    }
     entries.sort_unstable_by(|a, b| a.hash.cmp(&b.hash).then_with(|| a.name(&texts).cmp(b.name(&texts))));
     let mut ranks = vec![DROPPED; found];
     for (rank, entry) in (0u32..).zip(&entries) {
@@ -109,12 +109,14 @@ pub(super) fn complete(
     }
     let names: usize = entries.iter().map(|entry| entry.len as usize).sum();
     let before_ranks = HEAD + (entries.len() * if schema.places { 16 } else { 8 } + names) as u64;
-    let mut file = Vec::with_capacity(to_usize(before_ranks)? + starts.len() * 8 + numbers.len() * 4);
+    let width = rank_width(entries.len() as u64);
+    let mut file = Vec::with_capacity(to_usize(before_ranks)? + starts.len() * 8 + numbers.len() * width);
     for word in [entries.len() as u64, found as u64, before_ranks] {
         file.extend(word.to_le_bytes());
     }
     if schema.places {
-        entries.iter().for_each(|entry| file.extend_from_slice(&entry.place.to_le_bytes()));
+        let places = entries.iter().map(|entry| places[entry.number as usize]);
+        places.for_each(|place| file.extend_from_slice(&place.to_le_bytes()));
     }
     let mut end = 0u64;
     for entry in &entries {
@@ -123,20 +125,13 @@ pub(super) fn complete(
     }
     entries.iter().for_each(|entry| file.extend_from_slice(entry.name(&texts)));
     starts.iter().for_each(|start| file.extend_from_slice(&start.to_le_bytes()));
-    numbers.iter().for_each(|number| file.extend_from_slice(&ranks[*number as usize].to_le_bytes()));
+    numbers::append(&mut file, width, numbers.iter().map(|number| ranks[*number as usize]));
     Ok(file)
 }
 
-fn rehashed(entries: &[Entry], slots: usize) -> Vec<u32> {
-    let mut table = vec![u32::MAX; slots];
-    for (number, entry) in (0u32..).zip(entries) {
-        let mut slot = low_bits(entry.hash, slots);
-        while table[slot] != u32::MAX {
-            slot = (slot + 1) & (slots - 1);
-        }
-        table[slot] = number;
-    }
-    table
+/// Bytes of a rank in the file, or of [`DROPPED`], where `kept` names have ranks.
+fn rank_width(kept: u64) -> usize {
+    numbers::width_of(kept + 1)
 }
 
 /// Complete dictionary.
@@ -148,8 +143,8 @@ pub(super) struct Dictionary {
     starts: Vec<u64>,
     /// Offset of the ranks in each file: the first one of each chunk, and all.
     ranks_at: Vec<u64>,
-    /// Number of chunks.
-    chunks: u64,
+    /// First rank of each chunk in each file, and their number. Read once: opening a file takes longer than reading a few ranks.
+    chunk_starts: Vec<Vec<u64>>,
     /// True where the files have first places.
     places: bool,
     /// Distinct names in the input.
@@ -158,7 +153,7 @@ pub(super) struct Dictionary {
 
 impl Dictionary {
     pub(super) fn open(parts: Vec<SourceRef>, chunks: usize, schema: &Schema) -> Result<Self> {
-        let (mut starts, mut ranks_at, mut found) = (vec![0], Vec::new(), 0);
+        let (mut starts, mut ranks_at, mut chunk_starts, mut found) = (vec![0], Vec::new(), Vec::new(), 0);
         for part in &parts {
             let head = read_vec(&**part, 0, HEAD)?;
             let head: Vec<u64> = head.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
@@ -168,11 +163,13 @@ impl Dictionary {
             if ranks > part.len() || end.is_none_or(|end| end > ranks) {
                 return Err(damaged(&**part));
             }
+            let bytes = read_vec(&**part, ranks, (chunks as u64 + 1) * 8)?;
+            chunk_starts.push(bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect());
             ranks_at.push(ranks);
             starts.push(starts.last().copied().unwrap_or(0) + kept);
             found += all;
         }
-        Ok(Self { parts, starts, ranks_at, chunks: chunks as u64, places: schema.places, found })
+        Ok(Self { parts, starts, ranks_at, chunk_starts, places: schema.places, found })
     }
 
     /// Number of names.
@@ -321,19 +318,21 @@ impl Ids<'_> {
         chunk: usize,
         mut each: impl FnMut(Option<u64>) -> Result<()>,
     ) -> Result<()> {
-        let Dictionary { parts, starts, ranks_at, .. } = self.dictionary;
-        for ((source, first), at) in parts.iter().zip(starts).zip(ranks_at) {
+        let Dictionary { parts, starts, ranks_at, chunk_starts, .. } = self.dictionary;
+        let mut ranks = Vec::new();
+        for (part, (source, first)) in parts.iter().zip(starts).enumerate() {
             let source = &**source;
-            let bounds = read_vec(source, at + chunk as u64 * 8, 16)?;
-            let bounds: Vec<u64> = bounds.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
-            let [from, to] = bounds[..] else { return Err(damaged(source)) };
-            let len =
-                to.checked_sub(from).and_then(|len| len.checked_mul(4)).ok_or_else(|| damaged(source))?;
-            let start = at + (self.dictionary.chunks + 1) * 8 + from * 4;
-            for rank in read_vec(source, start, len)?.as_chunks().0 {
-                each(match u32::from_le_bytes(*rank) {
-                    DROPPED => None,
-                    rank => Some(self.id(first + u64::from(rank)).ok_or_else(|| damaged(source))?),
+            let bounds = &chunk_starts[part];
+            let Some(&[from, to]) = bounds.get(chunk..chunk + 2) else { return Err(damaged(source)) };
+            let width = rank_width(self.dictionary.kept(part));
+            let len = to.checked_sub(from).and_then(|len| len.checked_mul(width as u64));
+            let start = ranks_at[part] + bounds.len() as u64 * 8 + from * width as u64;
+            numbers::read(&read_vec(source, start, len.ok_or_else(|| damaged(source))?)?, width, &mut ranks);
+            let dropped = DROPPED & numbers::largest(width);
+            for rank in &ranks {
+                each(match rank {
+                    rank if *rank == dropped => None,
+                    rank => Some(self.id(first + u64::from(*rank)).ok_or_else(|| damaged(source))?),
                 })?;
             }
         }

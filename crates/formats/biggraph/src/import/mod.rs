@@ -19,9 +19,11 @@ mod layout;
 mod ntriples;
 #[cfg(test)]
 mod ntriples_judge;
+mod numbers;
 mod relabel;
 mod resume;
 mod segment;
+mod slots;
 mod table;
 #[cfg(test)]
 mod table_tests;
@@ -36,7 +38,7 @@ pub use layout::{Folders, ImportLayout};
 pub use text::{Columns, TextForm};
 
 use crate::config::Config;
-use crate::layout::{FileName, split_counts};
+use crate::layout::{FileName, part_start, split_counts};
 use crate::text::number_text;
 use dictionary::{Dictionary, NameTable, NamesFile};
 use input::{Chunk, Chunks, Content, Part};
@@ -324,7 +326,7 @@ impl Import {
         // All names may be of one type, but each type has as many files.
         let most = MAX_FILE_BITS - (self.config.entities.len() as u64 + 1).ilog2().min(MAX_FILE_BITS);
         Ok(json!({
-            "version": 3,
+            "version": 4,
             "config": self.config.to_json(),
             "sets": self.described()?,
             "columns": self.columns().text(),
@@ -753,7 +755,15 @@ impl<'i> Steps<'i> {
                     .enumerate()
                     .map(|(number, own)| own.ids(order, memory, self.work, number))
                     .collect::<Result<_>>()?,
-                parts: self.import.config.entities.iter().map(|(_, entity)| entity.num_partitions).collect(),
+                starts: dictionaries
+                    .iter()
+                    .enumerate()
+                    .map(|(number, own)| {
+                        let entity = self.import.config.entities.get(number);
+                        let parts = entity.map_or(1, |(_, entity)| entity.num_partitions);
+                        (0..=parts).map(|part| part_start(part, own.len(), parts)).collect()
+                    })
+                    .collect(),
                 buckets,
             };
             self.import.run.progress.begin(missing.len() as u64 * self.chunk);

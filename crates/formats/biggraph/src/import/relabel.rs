@@ -1,8 +1,8 @@
 //! Third step: edges of numbers become edges of ids, sorted by bucket.
 
 use super::dictionary::Ids;
-use super::segment::{Edges, Schema, damaged, index_width};
-use crate::layout::part_start;
+use super::numbers;
+use super::segment::{Edges, Schema, damaged};
 use std::sync::Arc;
 use weighbridge_core::error::{Error, Result};
 use weighbridge_io::source::{Source, SourceRef, check_range, read_vec, to_usize};
@@ -12,8 +12,8 @@ pub(super) struct Relabeling<'s> {
     pub(super) schema: &'s Schema,
     /// Ids by dictionary.
     pub(super) ids: Vec<Ids<'s>>,
-    /// Number of partitions of each entity type.
-    pub(super) parts: Vec<u64>,
+    /// First row of each partition of each dictionary, and the number of rows.
+    pub(super) starts: Vec<Vec<u64>>,
     /// Numbers of partitions of left and right sides: the table of buckets.
     pub(super) buckets: [u64; 2],
 }
@@ -31,8 +31,8 @@ pub(super) enum Column {
     Features(usize),
 }
 
-/// Bytes before the first edges of the buckets: numbers of edges, of skipped edges and of bad lines, and the bytes of a relation.
-const HEAD: u64 = 32;
+/// Bytes before the first edges of the buckets: numbers of edges, of skipped edges and of bad lines, and the bytes of a relation and of a row.
+const HEAD: u64 = 40;
 /// Row of an edge with features instead of an entity: −1 in the file.
 const NO_ROW: u32 = u32::MAX;
 
@@ -52,8 +52,11 @@ pub(super) struct Buffers {
     /// Places of the names of the chunk.
     entities: Vec<Place>,
     relations: Vec<Place>,
-    /// Places of one side of the edges.
+    /// Numbers of the names of one side of the edges, and their places.
+    numbers: Vec<u32>,
     found: Vec<Place>,
+    /// Relation of each edge.
+    related: Vec<u32>,
     ids: [Vec<u32>; 2],
     bucket_of: Vec<u32>,
     /// Place of each edge among those of the chunk, sorted by bucket.
@@ -70,11 +73,11 @@ struct FeatureLists {
 
 impl Relabeling<'_> {
     /// Returns the file of the chunk of that number: numbers of edges, of skipped edges and of bad lines, and the bytes of a
-    /// relation; the first edge of each bucket; its first feature on each side with lists; columns; the ends of the lists and the
+    /// relation and of a row; the first edge of each bucket; its first feature on each side with lists; columns; the ends of the lists and the
     /// features.
     pub(super) fn file<'b>(&self, chunk: usize, edges: &Edges, buffers: &'b mut Buffers) -> Result<&'b [u8]> {
         let buckets = to_usize(self.buckets[0] * self.buckets[1])?;
-        let Buffers { entities, relations, found, ids, bucket_of, places, file } = buffers;
+        let Buffers { entities, relations, numbers, found, related, ids, bucket_of, places, file } = buffers;
         self.places(chunk, entities, relations)?;
         if edges.distinct != (entities.len() + relations.len()) as u64 {
             return Err(Error::corrupt(
@@ -86,6 +89,7 @@ impl Relabeling<'_> {
         // The bucket of each edge; none for one that is skipped.
         bucket_of.clear();
         bucket_of.resize(edges.len, 0);
+        edges.relations(related);
         let mut lists: [Option<FeatureLists>; 2] = [None, None];
         for side in 0..2 {
             let step =
@@ -93,11 +97,11 @@ impl Relabeling<'_> {
             // In a loop of its own: the processor waits for several at a time.
             found.clear();
             let place = |number: u32| entities.get(number as usize).copied().unwrap_or(DROPPED);
-            found.extend(edges.side(side).map(place));
-            let mut relations = edges.relations();
+            edges.side(side, numbers);
+            found.extend(numbers.iter().copied().map(place));
             ids[side].clear();
-            for (found, bucket) in found.iter().zip(bucket_of.iter_mut()) {
-                let configured = self.schema.configured(relations.next().unwrap_or(0));
+            for ((found, relation), bucket) in found.iter().zip(&*related).zip(bucket_of.iter_mut()) {
+                let configured = self.schema.configured(*relation);
                 let Place { part, row } = match self.schema.is_list(configured, side) {
                     true => Place { part: 0, row: NO_ROW },
                     false => *found,
@@ -114,8 +118,8 @@ impl Relabeling<'_> {
             }
         }
         if self.schema.relation_dictionary.is_some() {
-            for (number, bucket) in edges.relations().zip(bucket_of.iter_mut()) {
-                if relations.get(number as usize).is_none_or(|place| place.part == u32::MAX) {
+            for (number, bucket) in related.iter().zip(bucket_of.iter_mut()) {
+                if relations.get(*number as usize).is_none_or(|place| place.part == u32::MAX) {
                     *bucket = u32::MAX;
                 }
             }
@@ -129,11 +133,12 @@ impl Relabeling<'_> {
         }
         let kept = to_usize(starts[buckets])?;
         let weights = edges.weights(self.schema);
-        let relation_width = index_width(match self.schema.relation_dictionary {
+        let row_width = self.row_width();
+        let relation_width = numbers::width_of(match self.schema.relation_dictionary {
             None => self.schema.sides.len() as u64,
             Some(dictionary) => self.ids[dictionary].len(),
         });
-        let each = if weights.is_empty() { 8 } else { 12 };
+        let each = 2 * row_width + if weights.is_empty() { 0 } else { 4 };
         let sections = 1 + lists.iter().flatten().count();
         let head = to_usize(HEAD)? + starts.len() * 8 * sections;
         file.clear();
@@ -142,7 +147,8 @@ impl Relabeling<'_> {
         file[8..16].copy_from_slice(&((edges.len - kept) as u64).to_le_bytes());
         file[16..24].copy_from_slice(&edges.bad.to_le_bytes());
         file[24..32].copy_from_slice(&(relation_width as u64).to_le_bytes());
-        for (start, bytes) in starts.iter().zip(file[32..head].chunks_exact_mut(8)) {
+        file[32..40].copy_from_slice(&(row_width as u64).to_le_bytes());
+        for (start, bytes) in starts.iter().zip(file[40..head].chunks_exact_mut(8)) {
             bytes.copy_from_slice(&start.to_le_bytes());
         }
         let mut next: Vec<usize> = starts.iter().map(|start| to_usize(*start)).collect::<Result<_>>()?;
@@ -156,40 +162,38 @@ impl Relabeling<'_> {
             }
         }));
         let (columns, last) = file[head..].split_at_mut(kept * each);
-        let mut column = columns.chunks_exact_mut((kept * 4).max(1));
-        for values in ids.iter() {
-            let Some(bytes) = column.next() else { break };
-            for (value, place) in values.iter().zip(places.iter()).filter(|(_, place)| **place != usize::MAX)
-            {
-                bytes[place * 4..][..4].copy_from_slice(&value.to_le_bytes());
-            }
+        let (rows, weight_column) = columns.split_at_mut(kept * 2 * row_width);
+        for (values, column) in ids.iter().zip(rows.chunks_exact_mut((kept * row_width).max(1))) {
+            numbers::put(column, row_width, places.iter().copied().zip(values.iter().copied()));
         }
-        if let Some(bytes) = column.next() {
-            for (value, place) in weights.iter().zip(places.iter()).filter(|(_, place)| **place != usize::MAX)
-            {
-                bytes[place * 4..][..4].copy_from_slice(value);
-            }
-        }
+        let values = weights.iter().map(|weight| u32::from_le_bytes(*weight));
+        numbers::put(weight_column, 4, places.iter().copied().zip(values));
         let relation = |number: u32| match self.schema.relation_dictionary {
             Some(_) => relations.get(number as usize).map_or(0, |place| place.row),
             None => number,
         };
-        let all = edges.relations().map(relation);
-        for (value, place) in all.zip(places.iter()).filter(|(_, place)| **place != usize::MAX) {
-            last[place * relation_width..][..relation_width]
-                .copy_from_slice(&value.to_le_bytes()[..relation_width]);
-        }
+        let all = related.iter().copied().map(relation);
+        numbers::put(last, relation_width, places.iter().copied().zip(all));
         if sections > 1 {
             let mut sorted: Vec<usize> = vec![0; kept];
             for (edge, place) in places.iter().enumerate().filter(|(_, place)| **place != usize::MAX) {
                 sorted[*place] = edge;
             }
             for (section, list) in lists.iter().flatten().enumerate() {
-                let at = 32 + starts.len() * 8 * (section + 1);
+                let at = to_usize(HEAD)? + starts.len() * 8 * (section + 1);
                 list.append(&sorted, &starts, at, file)?;
             }
         }
         Ok(file)
+    }
+
+    /// Bytes of a row: those of the largest partition, or of [`NO_ROW`].
+    fn row_width(&self) -> usize {
+        if self.schema.listed.contains(&true) {
+            return 4;
+        }
+        let counts = self.starts.iter().flat_map(|starts| starts.windows(2).map(|pair| pair[1] - pair[0]));
+        numbers::width_of(counts.max().unwrap_or(0))
     }
 
     /// Finds the places of all names of a chunk: entities by their numbers, and dynamic relations by theirs.
@@ -198,14 +202,22 @@ impl Relabeling<'_> {
         relations.clear();
         for (dictionary, ids) in self.ids.iter().enumerate() {
             let is_relation = Some(dictionary) == self.schema.relation_dictionary;
-            let parts = if is_relation { 1 } else { self.parts[dictionary] };
-            let rows = ids.len();
+            let (rows, starts) = (ids.len(), &self.starts[dictionary]);
+            let parts = starts.len() as u64 - 1;
             let into = if is_relation { &mut *relations } else { &mut *entities };
+            // Ids of the partition of the name before: mostly also of the next, and a division takes long.
+            let (mut near, mut near_part) = (0..0, 0);
             ids.of_chunk(chunk, |id| {
-                into.push(match id {
-                    Some(id) => place_of(id, rows, parts)?,
-                    None => DROPPED,
-                });
+                let Some(id) = id else {
+                    into.push(DROPPED);
+                    return Ok(());
+                };
+                if !near.contains(&id) {
+                    near_part = part_of(id, rows, parts);
+                    let part = to_usize(near_part)?;
+                    near = starts[part]..starts[part + 1];
+                }
+                into.push(place_of(near_part, id - near.start)?);
                 Ok(())
             })?;
         }
@@ -229,14 +241,17 @@ fn lists_of(edges: &Edges, side: usize, entities: &[Place], bucket_of: &mut [u32
     lists
 }
 
-/// Place of an id, where `rows` names are in `parts` partitions.
-fn place_of(id: u64, rows: u64, parts: u64) -> Result<Place> {
-    let part = match id.checked_mul(parts) {
+/// Partition of an id, where `rows` names are in `parts` partitions.
+fn part_of(id: u64, rows: u64, parts: u64) -> u64 {
+    match id.checked_mul(parts) {
         _ if parts == 1 => 0,
         Some(product) => product / rows,
         None => u64::try_from(u128::from(id) * u128::from(parts) / u128::from(rows)).unwrap_or(0),
-    };
-    match (u32::try_from(part), u32::try_from(id - part_start(part, rows, parts))) {
+    }
+}
+
+fn place_of(part: u64, row: u64) -> Result<Place> {
+    match (u32::try_from(part), u32::try_from(row)) {
         (Ok(part), Ok(row)) if row != NO_ROW && part != u32::MAX => Ok(Place { part, row }),
         _ => Err(out_of_range()),
     }
@@ -285,8 +300,9 @@ pub(super) struct Relabeled {
     starts: Vec<u32>,
     /// Sides with lists of features.
     lists: [Option<Listed>; 2],
-    /// Offset of the columns.
+    /// Offset of the columns, and the bytes of a row.
     head: u64,
+    row_width: u64,
     /// Offset of the relations, the last column, and the bytes of one.
     relations: u64,
     relation_width: u64,
@@ -311,10 +327,10 @@ impl Relabeled {
         let head = HEAD + (buckets as u64 + 1) * 8 * sections as u64;
         let bytes = read_vec(&*source, 0, head)?;
         let words: Vec<u64> = bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
-        let [_, skipped, bad, relation_width @ (1 | 2 | 4), ..] = words[..] else {
+        let [_, skipped, bad, relation_width @ 1..=4, row_width @ 1..=4, ..] = words[..] else {
             return Err(damaged(&*source));
         };
-        let mut sections = words[4..].chunks_exact(buckets + 1).map(|starts| {
+        let mut sections = words[5..].chunks_exact(buckets + 1).map(|starts| {
             let starts = starts.iter().map(|start| u32::try_from(*start).map_err(|_| damaged(&*source)));
             starts
                 .collect::<Result<Vec<u32>>>()
@@ -323,7 +339,7 @@ impl Relabeled {
         let mut next = || sections.next().unwrap_or_else(|| Err(damaged(&*source)));
         let starts = next()?;
         let edges = starts.last().copied().map_or(0, u64::from);
-        let relations = head + edges * if schema.weighted { 12 } else { 8 };
+        let relations = head + edges * (2 * row_width + if schema.weighted { 4 } else { 0 });
         let mut at = relations + edges * relation_width;
         let mut lists = [None, None];
         for (list, _) in lists.iter_mut().zip(schema.listed).filter(|(_, listed)| *listed) {
@@ -333,7 +349,7 @@ impl Relabeled {
             *list = Some(Listed { ends, features, starts });
         }
         drop(sections);
-        Ok(Self { source, starts, lists, head, relations, relation_width, skipped, bad })
+        Ok(Self { source, starts, lists, head, row_width, relations, relation_width, skipped, bad })
     }
 
     /// Number of edges.
@@ -353,11 +369,10 @@ impl Relabeled {
     /// Offset of an element of a column.
     fn offset(&self, column: Column, bucket: usize, element: u64) -> u64 {
         let edge = u64::from(self.starts[bucket]) + element;
-        let place = |number: u64| self.head + (number * self.len() + edge) * 4;
         match column {
-            Column::Lhs => place(0),
-            Column::Rhs => place(1),
-            Column::Weight => place(2),
+            Column::Lhs => self.head + edge * self.row_width,
+            Column::Rhs => self.head + (self.len() + edge) * self.row_width,
+            Column::Weight => self.head + 2 * self.len() * self.row_width + edge * 4,
             Column::Relation => self.relations + edge * self.relation_width,
             Column::Ends(side) => self.lists[side].as_ref().map_or(0, |list| list.ends + edge * 4),
             Column::Features(side) => self.lists[side]
@@ -434,7 +449,11 @@ impl BucketColumn {
             };
             let count = (end - from).min((buffer.len() / width) as u64);
             let offset = own.offset(self.column, self.bucket, from - start);
-            let stored = if self.column == Column::Relation { own.relation_width } else { 4 };
+            let stored = match self.column {
+                Column::Lhs | Column::Rhs => own.row_width,
+                Column::Relation => own.relation_width,
+                _ => 4,
+            };
             let bytes = read_vec(&*own.source, offset, count * stored)?;
             let (now, rest) = buffer.split_at_mut(to_usize(count)? * width);
             let base = self.features.get(chunk).copied().unwrap_or(0);
@@ -445,6 +464,9 @@ impl BucketColumn {
                 2 => wide
                     .zip(bytes.as_chunks().0)
                     .for_each(|(wide, value)| *wide = u64::from(u16::from_le_bytes(*value)).to_le_bytes()),
+                3 => wide.zip(bytes.as_chunks().0).for_each(|(wide, [a, b, c])| {
+                    *wide = u64::from_le_bytes([*a, *b, *c, 0, 0, 0, 0, 0]).to_le_bytes();
+                }),
                 _ => wide.zip(bytes.as_chunks().0).for_each(|(wide, value)| {
                     let value = match u32::from_le_bytes(*value) {
                         NO_ROW => u64::MAX,

@@ -5,21 +5,18 @@
 //! dictionary is partitioned by the first bits of the hashes, so that each partition is completed in little memory. The hashes of
 //! the names are not written: a large import takes as long as the disk needs for these files.
 
+use super::numbers;
+use super::slots::Slots;
 use super::text::{BadLine, Edge, Field};
 use std::collections::HashMap;
 use twox_hash::XxHash3_64;
 use weighbridge_core::error::{Error, Result};
-use weighbridge_core::phrase;
-use weighbridge_core::phrase::Opt;
 use weighbridge_io::source::{Source, SourceRef, read_vec, to_usize};
 
 /// Separator of the features in a list.
 const SEPARATOR: u8 = b',';
 /// Maximum number of relations that an error names.
 pub(super) const MAX_NAMED: usize = 5;
-/// Maximum number of different names with one hash. Only names that are made for it have more than two.
-const MAX_EQUAL_HASHES: usize = 1000;
-
 /// Meaning of the names of an edge.
 #[derive(Debug)]
 pub(super) struct Schema {
@@ -302,8 +299,8 @@ impl<'s> Segment<'s> {
     fn edges(&self, first_relation: u32, distinct: u32, file: &mut Vec<u8>) {
         let edges = self.sides[0].len();
         let width = match self.schema.relation_dictionary {
-            Some(_) => index_width(u64::from(distinct - first_relation)),
-            None => index_width(self.schema.sides.len() as u64),
+            Some(_) => numbers::width_of(u64::from(distinct - first_relation)),
+            None => numbers::width_of(self.schema.sides.len() as u64),
         };
         file.clear();
         file.extend((edges as u64).to_le_bytes());
@@ -315,12 +312,11 @@ impl<'s> Segment<'s> {
             uses.and_then(|uses| uses.numbers.get(used.1 as usize)).copied().unwrap_or(0)
         };
         for side in &self.sides {
-            side.iter().for_each(|used| file.extend_from_slice(&number(used).to_le_bytes()));
+            numbers::append(file, numbers::width_of(u64::from(distinct)), side.iter().map(number));
         }
         let named = self.named_relations.iter().map(|used| number(used) - first_relation);
-        for relation in named.chain(self.relations.iter().copied()) {
-            file.extend_from_slice(&relation.to_le_bytes()[..width]);
-        }
+        numbers::append(file, width, named);
+        numbers::append(file, width, self.relations.iter().copied());
         self.weight.iter().for_each(|weight| file.extend_from_slice(&weight.to_le_bytes()));
         for (counts, features) in self.counts.iter().zip(&self.features) {
             counts.iter().for_each(|count| file.extend_from_slice(&count.to_le_bytes()));
@@ -332,8 +328,8 @@ impl<'s> Segment<'s> {
 /// Distinct names of a group, sorted by partition.
 #[derive(Default)]
 struct Sorter {
-    /// Open hash table of the places of first uses.
-    table: Vec<u32>,
+    /// Places of first uses.
+    slots: Slots,
     /// Places of the first uses, by partition.
     firsts: Vec<u32>,
     /// Start of each partition among them, and their number.
@@ -353,9 +349,7 @@ impl Uses {
     /// Adds the uses of each name to its first one, and sorts the first uses by partition. [`numbers`](Self::numbers) become the
     /// places of the first uses.
     fn unite(&mut self, sorter: &mut Sorter, bits: u32) -> Result<()> {
-        let slots = (self.list.len() * 2).next_power_of_two();
-        sorter.table.clear();
-        sorter.table.resize(slots, u32::MAX);
+        sorter.slots.reset(self.list.len());
         self.numbers.clear();
         // Partitions of the group, by the bits after its own.
         let parts = 1 << bits.saturating_sub(GROUP_BITS);
@@ -364,27 +358,16 @@ impl Uses {
         starts.clear();
         starts.resize(parts + 1, 0);
         for (place, one) in self.list.iter().enumerate() {
-            let mut slot = low_bits(one.hash, slots);
-            let mut equal = EqualHashes::default();
-            loop {
-                let first = sorter.table[slot];
-                let Some(known) = self.list.get(first as usize) else {
-                    sorter.table[slot] = small(place);
-                    self.numbers.push(small(place));
-                    starts[part_of(one.hash) + 1] += 1;
-                    break;
-                };
-                if known.hash == one.hash {
-                    if self.text[known.field.range()] == self.text[one.field.range()] {
-                        if let Some(count) = self.counts.get(place) {
-                            self.counts[first as usize] += *count;
-                        }
-                        self.numbers.push(first);
-                        break;
-                    }
-                    equal.count()?;
-                }
-                slot = (slot + 1) & (slots - 1);
+            let known = |first: u32| &self.list[first as usize];
+            let name = &self.text[one.field.range()];
+            let is_same = |first| &self.text[known(first).field.range()] == name;
+            let first =
+                sorter.slots.find_or_add(one.hash, small(place), |first| known(first).hash, is_same)?;
+            self.numbers.push(first);
+            if first as usize == place {
+                starts[part_of(one.hash) + 1] += 1;
+            } else if let Some(count) = self.counts.get(place) {
+                self.counts[first as usize] += *count;
             }
         }
         for part in 0..parts {
@@ -431,31 +414,6 @@ fn features(text: &[u8], list: Field) -> impl Iterator<Item = Field> {
     })
 }
 
-/// Number of different names with the hash of the one that is looked up.
-#[derive(Default)]
-pub(super) struct EqualHashes(usize);
-
-impl EqualHashes {
-    /// Counts one more.
-    ///
-    /// # Errors
-    /// [`weighbridge_core::Kind::Limit`], `names-collide`, for names that were made to have equal hashes: each would be compared with
-    /// all others.
-    pub(super) fn count(&mut self) -> Result<()> {
-        self.0 += 1;
-        match self.0 <= MAX_EQUAL_HASHES {
-            true => Ok(()),
-            false => Err(Error::limit("names-collide", "too many different names have one hash")
-                .expected(format_args!("at most {MAX_EQUAL_HASHES}"))
-                .hint(phrase![
-                    "the names are made for this; ",
-                    Opt::Seed.any("NUMBER"),
-                    " selects other hashes"
-                ])),
-        }
-    }
-}
-
 /// First bits of a hash, as a number.
 fn first_bits(hash: u64, bits: u32) -> usize {
     hash.checked_shr(u64::BITS - bits).map_or(0, |number| usize::try_from(number).unwrap_or(usize::MAX))
@@ -474,6 +432,8 @@ pub(super) struct Edges {
     /// Number of distinct names.
     pub(super) distinct: u64,
     bytes: Vec<u8>,
+    /// Bytes of the number of a name, and of a relation.
+    name_width: usize,
     width: usize,
     /// Offsets of the counts of features and of their numbers, for each side with lists.
     lists: [Option<Lists>; 2],
@@ -495,13 +455,14 @@ impl Edges {
         let bytes = read_vec(source, 0, source.len())?;
         let words = bytes.as_chunks().0;
         let word = |at: usize| words.get(at).map(|b| u64::from_le_bytes(*b));
-        let (Some(edges), Some(bad), Some(width @ (1 | 2 | 4)), Some(distinct)) =
+        let (Some(edges), Some(bad), Some(width @ 1..=4), Some(distinct)) =
             (word(0), word(1), word(2), word(3))
         else {
             return Err(damaged(source));
         };
         let (len, width) = (to_usize(edges)?, to_usize(width)?);
-        let each = 8 + width + if schema.weighted { 4 } else { 0 };
+        let name_width = numbers::width_of(distinct);
+        let each = 2 * name_width + width + if schema.weighted { 4 } else { 0 };
         let mut end = len.checked_mul(each).and_then(|n| n.checked_add(EDGES_HEAD));
         let mut lists = [None; 2];
         for (lists, _) in lists.iter_mut().zip(schema.listed).filter(|(_, listed)| *listed) {
@@ -516,28 +477,25 @@ impl Edges {
         if end != Some(bytes.len()) {
             return Err(damaged(source));
         }
-        Ok(Self { bad, len, distinct, bytes, width, lists })
+        Ok(Self { bad, len, distinct, bytes, name_width, width, lists })
     }
 
-    /// Numbers of the names of a side.
-    pub(super) fn side(&self, side: usize) -> impl Iterator<Item = u32> {
-        let start = EDGES_HEAD + side * self.len * 4;
-        numbers(&self.bytes[start..start + self.len * 4])
+    /// Reads the numbers of the names of a side.
+    pub(super) fn side(&self, side: usize, into: &mut Vec<u32>) {
+        let len = self.len * self.name_width;
+        let start = EDGES_HEAD + side * len;
+        numbers::read(&self.bytes[start..start + len], self.name_width, into);
     }
 
-    /// Relations: their indexes, or the numbers of their names from the first relation on.
-    pub(super) fn relations(&self) -> impl Iterator<Item = u32> {
-        let start = EDGES_HEAD + self.len * 8;
-        self.bytes[start..start + self.len * self.width].chunks_exact(self.width).map(|b| {
-            let mut word = [0; 4];
-            word[..b.len()].copy_from_slice(b);
-            u32::from_le_bytes(word)
-        })
+    /// Reads the relations: their indexes, or the numbers of their names from the first relation on.
+    pub(super) fn relations(&self, into: &mut Vec<u32>) {
+        let start = EDGES_HEAD + self.len * 2 * self.name_width;
+        numbers::read(&self.bytes[start..start + self.len * self.width], self.width, into);
     }
 
     /// Weights, as bytes; empty without.
     pub(super) fn weights(&self, schema: &Schema) -> &[[u8; 4]] {
-        let start = EDGES_HEAD + self.len * (8 + self.width);
+        let start = EDGES_HEAD + self.len * (2 * self.name_width + self.width);
         let end = if schema.weighted { start + self.len * 4 } else { start };
         self.bytes[start..end].as_chunks().0
     }
@@ -546,11 +504,11 @@ impl Edges {
     pub(super) fn lists(&self, side: usize) -> (impl Iterator<Item = u32>, impl Iterator<Item = u32>) {
         let Lists { counts, features, end } =
             self.lists[side].unwrap_or(Lists { counts: 0, features: 0, end: 0 });
-        (numbers(&self.bytes[counts..features]), numbers(&self.bytes[features..end]))
+        (words(&self.bytes[counts..features]), words(&self.bytes[features..end]))
     }
 }
 
-fn numbers(bytes: &[u8]) -> impl Iterator<Item = u32> {
+fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b))
 }
 
@@ -657,15 +615,6 @@ fn take_len(bytes: &[u8], at: &mut usize) -> Option<usize> {
         if shift > 28 {
             return None;
         }
-    }
-}
-
-/// Bytes of an index of `count` things, such as the relation of an edge.
-pub(super) fn index_width(count: u64) -> usize {
-    match count {
-        0..=0x100 => 1,
-        0x101..=0x1_0000 => 2,
-        _ => 4,
     }
 }
 

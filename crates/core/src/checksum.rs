@@ -195,9 +195,14 @@ impl Check {
 
     /// Returns the error for bytes of the file `label` with the wrong checksum `found`.
     pub fn mismatch(&self, label: &str, found: u32) -> Error {
+        // The label is that of the file.
+        let (mut offset, mut source) = (self.offset, &self.source);
+        while let Some(within) = source.within().filter(|within| !within.encoded) {
+            (offset, source) = (offset.saturating_add(within.offset), within.source);
+        }
         Error::corrupt("crc-mismatch", "the checksum of the data does not match")
             .in_file(label)
-            .at(self.offset)
+            .at(offset)
             .expected(format_args!("{} {:08x} over {} bytes", self.kind.name(), self.value, self.len))
             .found(format_args!("{found:08x}"))
             .hint(phrase![

@@ -7,8 +7,8 @@
 //! assets/...            files of layers, such as vocabularies
 //! ```
 //!
-//! Stored weights are byte ranges of the archive, with one checksum that the first read of a tensor compares. Deflated weights are
-//! inflated in memory. The JSON members are metadata under their names; other members are companions. An archive is written with both as they
+//! Stored weights are byte ranges of the archive, with one checksum that is compared when tensors are verified or copied. Deflated
+//! weights are inflated in memory. The JSON members are metadata under their names; other members are companions. An archive is written with both as they
 //! were.
 
 use super::keras::CONFIG;
@@ -16,7 +16,7 @@ use super::{ARCHIVE, Input, keras, read, write};
 use std::sync::Arc;
 use weighbridge_core::budget::Budget;
 use weighbridge_core::check::{Gaps, Outline};
-use weighbridge_core::checkpoint::{Checkpoint, Metadata, Note, Value, escape_text};
+use weighbridge_core::checkpoint::{Checkpoint, Damage, Metadata, Note, Value, escape_text};
 use weighbridge_core::checksum::{Check, ChecksumKind};
 use weighbridge_core::error::{Error, Result};
 use weighbridge_core::limits::Limits;
@@ -74,7 +74,11 @@ pub(super) fn open(source: &SourceRef, options: &OpenOptions) -> Result<Checkpoi
         .map_err(|error| if options.lenient { error } else { verify().err().unwrap_or(error) })?;
     checkpoint.kind = ARCHIVE;
     checkpoint.companions = others;
-    if let Some(check) = check {
+    if let Some(check) = &check {
+        // Without a tensor that has it, the checksum would never be compared.
+        if checkpoint.tensors.iter().all(|tensor| tensor.bytes() == 0) && !options.lenient {
+            verify()?;
+        }
         for extent in checkpoint.tensors.iter_mut().flat_map(|tensor| &mut tensor.extents) {
             // Offsets are those of the archive.
             if Arc::ptr_eq(&extent.source, &weights) {
@@ -212,8 +216,11 @@ fn check_of(source: &SourceRef, member: &Member) -> Option<Arc<Check>> {
 /// As [`open`].
 pub(super) fn damage(source: &SourceRef, limits: &Limits) -> Result<Option<Error>> {
     let (members, _) = zip::read_with_rest(source, limits)?;
-    let check = check_of(source, weights_of(&members)?);
-    Ok(check.and_then(|check| check.verify().err()))
+    let Some(check) = check_of(source, weights_of(&members)?) else { return Ok(None) };
+    match check.verify() {
+        Err(error) if Damage::is(&error) => Ok(Some(error)),
+        other => other.map(|()| None),
+    }
 }
 
 /// Returns the ranges of the archive that are not elements.
@@ -256,6 +263,7 @@ mod tests {
     use weighbridge_core::checkpoint::Role;
     use weighbridge_core::tensor::Order;
     use weighbridge_format::WriteFormat;
+    use weighbridge_io::testing::materialise;
 
     static MODEL: LazyLock<Vec<u8>> = LazyLock::new(|| weighbridge_testkit::golden("hdf5/keras/model.keras"));
     static DEFLATED: LazyLock<Vec<u8>> =
@@ -344,6 +352,29 @@ mod tests {
         let lenient = OpenOptions { lenient: true, ..OpenOptions::default() };
         let opened = open_source(source(&bytes), &lenient).unwrap();
         assert!(opened.notes.iter().any(|note| note.code == "crc-mismatch" && note.omission));
+    }
+
+    #[test]
+    fn the_checksum_of_weights_without_tensors_is_compared_on_opening() {
+        let mut weights = FileBuilder::new("");
+        weights.owned(weighbridge_testkit::golden("hdf5/small/attributes_default.h5"));
+        let weights = weights.finish();
+        let mut archive = ZipBuilder::new(FileBuilder::new(""));
+        archive
+            .member(WEIGHTS, weights.len, |file| {
+                file.embed(weights);
+                Ok(())
+            })
+            .unwrap();
+        let plan =
+            WritePlan { format: "hdf5", kind: ARCHIVE, files: vec![archive.finish()], losses: Vec::new() };
+        let mut bytes = materialise(&plan).remove(0);
+        assert!(open(&bytes).unwrap().tensors.is_empty());
+        let place = weights_of(&zip::read_directory(&source(&bytes), &Limits::default()).unwrap())
+            .unwrap()
+            .data_offset;
+        bytes[usize::try_from(place).unwrap() + 40] ^= 1;
+        assert_eq!(open(&bytes).unwrap_err().code().as_str(), "crc-mismatch");
     }
 
     #[test]

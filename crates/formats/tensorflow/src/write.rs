@@ -446,7 +446,8 @@ fn item(tensor: &TensorEntry, key: &[u8], origin: Option<&Origin>) -> Result<Ite
     });
     let stated = stated.and_then(|extent| {
         let check = extent.check.as_deref()?;
-        let is_same = check.kind() == ChecksumKind::Crc32c
+        let is_same = Arc::ptr_eq(check.source(), &extent.source)
+            && check.kind() == ChecksumKind::Crc32c
             && (check.offset(), check.len()) == (extent.offset, extent.len);
         is_same.then_some(check.value())
     });

@@ -167,7 +167,7 @@ pub(super) fn fill(
     let mut checked: Vec<Range<u64>> = checked_ranges(file).collect();
     checked.sort_by_key(|r| (r.start, r.end));
     checked.dedup();
-    let (written, verified) = checks(file, &checked);
+    let (written, verified) = checks(file, &checked, workers.threads)?;
     let lanes = cut(file, &checked, &verified, workers.sizes);
     let job = Job {
         file,
@@ -189,6 +189,10 @@ pub(super) fn fill(
     let mut shared = job.shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(error) = shared.error.take() {
         return Err(error);
+    }
+    // A worker on another file failed: sums may be incomplete.
+    if stop.load(Ordering::Relaxed) {
+        return Err(Error::cancelled());
     }
     compare(&verified, shared.verified)?;
     if let Some(report) = streamed {
@@ -278,7 +282,10 @@ impl Job<'_> {
                 {
                     return self.write(task.offset, bytes);
                 }
-                if let [Part::Bytes { segment, skip, len }] = parts.as_slice() {
+                // Other sources may compute a whole block for each step.
+                if let [Part::Bytes { segment, skip, len }] = parts.as_slice()
+                    && copied(self.file, *segment).is_some_and(|(source, _)| source.file().is_some())
+                {
                     return self.in_steps(*segment, *skip, task.offset, *len, buffers);
                 }
                 buffers.out.clear();
@@ -430,15 +437,24 @@ struct Buffers {
     scratch: Scratch,
 }
 
-/// Returns the checksums of sources that are not known yet. Those of copied bytes come first, each with the index of the range of
-/// `checked` that has the same bytes: its CRC is computed anyway. The others must be verified.
-fn checks<'a>(
-    file: &'a PlannedFile,
-    checked: &[Range<u64>],
-) -> (Vec<(usize, &'a SourceCheck)>, Vec<&'a SourceCheck>) {
-    let (mut copied, mut verified, mut known) = (Vec::new(), Vec::new(), HashSet::new());
-    let new = file.checks.iter().filter(|planned| !planned.check.is_known());
-    let new: Vec<_> = new.filter(|planned| known.insert(Arc::as_ptr(&planned.check))).collect();
+/// Checksums of copied bytes, each with the index of the range that has the same bytes, and those of other bytes.
+type Checks<'a> = (Vec<(usize, &'a SourceCheck)>, Vec<&'a SourceCheck>);
+
+/// Returns the checksums of sources that are not known yet. Those of copied bytes are those of ranges of `checked`, whose CRC is
+/// computed anyway. The others must be verified; a single worker does it here, as workers on other files may need the same ones.
+///
+/// # Errors
+/// As [`Check::verify`](weighbridge_core::checksum::Check::verify).
+fn checks<'a>(file: &'a PlannedFile, checked: &[Range<u64>], threads: usize) -> Result<Checks<'a>> {
+    let (mut copied, mut verified, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+    let verify = |planned: &SourceCheck| planned.check.verify().map_err(|e| e.on_tensor(&planned.tensor));
+    let mut new = Vec::new();
+    for planned in file.checks.iter().filter(|planned| seen.insert(Arc::as_ptr(&planned.check))) {
+        match planned.check.is_known() {
+            true => verify(planned)?,
+            false => new.push(planned),
+        }
+    }
     let mut copies = HashMap::new();
     if new.iter().any(|planned| planned.check.kind() == ChecksumKind::Crc32) {
         for segment in &file.segments {
@@ -457,10 +473,11 @@ fn checks<'a>(
         let place = place(check.source(), check.offset()).filter(|_| check.kind() == ChecksumKind::Crc32);
         match place.and_then(|place| copies.get(&(place, check.len()))) {
             Some(&range) => copied.push((range, planned)),
+            None if threads == 1 => verify(planned)?,
             None => verified.push(planned),
         }
     }
-    (copied, verified)
+    Ok((copied, verified))
 }
 
 /// Returns the address of the file with the bytes of `source` from `offset`, and their offset in it.

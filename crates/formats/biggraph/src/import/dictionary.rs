@@ -23,6 +23,8 @@ const HEAD: u64 = 24;
 const BLOCK: u64 = 4096;
 /// Number of names that are looked up together.
 const TOGETHER: usize = 64;
+/// Maximum memory of the first ranks of all chunks in all files, in bytes.
+const MAX_STARTS: u64 = 32 << 20;
 /// Rank of a name that is dropped: all bits of a rank in the file.
 const DROPPED: u32 = u32::MAX;
 
@@ -129,6 +131,10 @@ pub(super) fn complete(
     Ok(file)
 }
 
+fn words(bytes: &[u8]) -> Vec<u64> {
+    bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect()
+}
+
 /// Bytes of a rank in the file, or of [`DROPPED`], where `kept` names have ranks.
 fn rank_width(kept: u64) -> usize {
     numbers::width_of(kept + 1)
@@ -143,7 +149,10 @@ pub(super) struct Dictionary {
     starts: Vec<u64>,
     /// Offset of the ranks in each file: the first one of each chunk, and all.
     ranks_at: Vec<u64>,
-    /// First rank of each chunk in each file, and their number. Read once: opening a file takes longer than reading a few ranks.
+    /// Number of chunks.
+    chunks: u64,
+    /// First rank of each chunk in each file, and their number; empty where they take more than [`MAX_STARTS`]. Opening a file takes
+    /// longer than reading a few ranks, so these are read once.
     chunk_starts: Vec<Vec<u64>>,
     /// True where the files have first places.
     places: bool,
@@ -154,6 +163,7 @@ pub(super) struct Dictionary {
 impl Dictionary {
     pub(super) fn open(parts: Vec<SourceRef>, chunks: usize, schema: &Schema) -> Result<Self> {
         let (mut starts, mut ranks_at, mut chunk_starts, mut found) = (vec![0], Vec::new(), Vec::new(), 0);
+        let chunks = chunks as u64;
         for part in &parts {
             let head = read_vec(&**part, 0, HEAD)?;
             let head: Vec<u64> = head.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
@@ -163,13 +173,14 @@ impl Dictionary {
             if ranks > part.len() || end.is_none_or(|end| end > ranks) {
                 return Err(damaged(&**part));
             }
-            let bytes = read_vec(&**part, ranks, (chunks as u64 + 1) * 8)?;
-            chunk_starts.push(bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect());
+            if parts.len() as u64 * (chunks + 1) * 8 <= MAX_STARTS {
+                chunk_starts.push(words(&read_vec(&**part, ranks, (chunks + 1) * 8)?));
+            }
             ranks_at.push(ranks);
             starts.push(starts.last().copied().unwrap_or(0) + kept);
             found += all;
         }
-        Ok(Self { parts, starts, ranks_at, chunk_starts, places: schema.places, found })
+        Ok(Self { parts, starts, ranks_at, chunks, chunk_starts, places: schema.places, found })
     }
 
     /// Number of names.
@@ -318,15 +329,22 @@ impl Ids<'_> {
         chunk: usize,
         mut each: impl FnMut(Option<u64>) -> Result<()>,
     ) -> Result<()> {
-        let Dictionary { parts, starts, ranks_at, chunk_starts, .. } = self.dictionary;
+        let Dictionary { parts, starts, ranks_at, chunks, chunk_starts, .. } = self.dictionary;
         let mut ranks = Vec::new();
         for (part, (source, first)) in parts.iter().zip(starts).enumerate() {
             let source = &**source;
-            let bounds = &chunk_starts[part];
-            let Some(&[from, to]) = bounds.get(chunk..chunk + 2) else { return Err(damaged(source)) };
+            let own;
+            let bounds = match chunk_starts.get(part) {
+                Some(all) => all.get(chunk..chunk + 2),
+                None => {
+                    own = words(&read_vec(source, ranks_at[part] + chunk as u64 * 8, 16)?);
+                    Some(&own[..])
+                }
+            };
+            let Some(&[from, to]) = bounds else { return Err(damaged(source)) };
             let width = rank_width(self.dictionary.kept(part));
             let len = to.checked_sub(from).and_then(|len| len.checked_mul(width as u64));
-            let start = ranks_at[part] + bounds.len() as u64 * 8 + from * width as u64;
+            let start = ranks_at[part] + (chunks + 1) * 8 + from * width as u64;
             numbers::read(&read_vec(source, start, len.ok_or_else(|| damaged(source))?)?, width, &mut ranks);
             let dropped = DROPPED & numbers::largest(width);
             for rank in &ranks {

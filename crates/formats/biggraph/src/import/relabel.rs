@@ -215,7 +215,8 @@ impl Relabeling<'_> {
                 if !near.contains(&id) {
                     near_part = part_of(id, rows, parts);
                     let part = to_usize(near_part)?;
-                    near = starts[part]..starts[part + 1];
+                    let Some(&[start, end]) = starts.get(part..part + 2) else { return Err(out_of_range()) };
+                    near = start..end;
                 }
                 into.push(place_of(near_part, id - near.start)?);
                 Ok(())

@@ -467,7 +467,7 @@ impl Reader<'_> {
                 if !self.scalars.insert(std::ptr::from_ref(state)) {
                     for extent in &mut entry.extents {
                         let source = RangeSource::new(extent.source.clone(), extent.offset, extent.len)?;
-                        (extent.source, extent.offset, extent.check) = (Arc::new(source), 0, None);
+                        (extent.source, extent.offset) = (Arc::new(source), 0);
                     }
                 }
                 self.push(entry)?;

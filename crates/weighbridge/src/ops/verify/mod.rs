@@ -434,11 +434,14 @@ fn checksums(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
     let (mut findings, mut known) = (Vec::<(usize, Finding)>::new(), HashMap::new());
     for (_, finding) in found {
         let key = (finding.file.clone(), finding.offset, finding.text.to_string());
-        let place = *known.entry(key).or_insert(findings.len());
-        match findings.get_mut(place).filter(|_| finding.code.as_str() == "crc-mismatch") {
-            Some((tensors, _)) => *tensors += 1,
-            None => findings.push((1, finding)),
+        if finding.code.as_str() == "crc-mismatch" {
+            let place = *known.entry(key).or_insert(findings.len());
+            if let Some((tensors, _)) = findings.get_mut(place) {
+                *tensors += 1;
+                continue;
+            }
         }
+        findings.push((1, finding));
     }
     let told = |(tensors, mut finding): (usize, Finding)| {
         if tensors > 1 {

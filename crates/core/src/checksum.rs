@@ -195,7 +195,7 @@ impl Check {
 
     /// Returns the error for bytes of the file `label` with the wrong checksum `found`.
     pub fn mismatch(&self, label: &str, found: u32) -> Error {
-        // The label is that of the file.
+        // Users know the file, not the range of it that is the source.
         let (mut offset, mut source) = (self.offset, &self.source);
         while let Some(within) = source.within().filter(|within| !within.encoded) {
             (offset, source) = (offset.saturating_add(within.offset), within.source);
@@ -206,7 +206,7 @@ impl Check {
             .expected(format_args!("{} {:08x} over {} bytes", self.kind.name(), self.value, self.len))
             .found(format_args!("{found:08x}"))
             .hint(phrase![
-                "the file is damaged; get another copy, or read the intact tensors with ",
+                "the file is damaged; get another copy, or extract the readable tensors with ",
                 Opt::Salvage
             ])
     }

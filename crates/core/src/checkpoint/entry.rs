@@ -134,7 +134,8 @@ pub struct Extent {
     /// Box of the tensor; `None` for the whole tensor. See [`region`](Self::region). Code that changes the shape of a tensor must
     /// update it, unless the extent still fills the whole tensor.
     pub part: Option<Box<Region>>,
-    /// Checksum that the file states for a range around these bytes. Neither opening nor reading verifies it: [`verify_tensor`](TensorEntry::verify_tensor) does, and every plan that copies the tensor.
+    /// Checksum that the file states for a range around these bytes. Neither opening nor reading verifies it:
+    /// [`verify_tensor`](TensorEntry::verify_tensor) does, and every plan that copies the tensor.
     pub check: Option<Arc<Check>>,
 }
 

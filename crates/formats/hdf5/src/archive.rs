@@ -343,8 +343,8 @@ mod tests {
             assert_eq!(tensor.verify_tensor().unwrap_err().code().as_str(), "crc-mismatch");
         }
         let report = verify_checkpoint(&opened, &Default::default()).unwrap();
-        let found: Vec<_> = report.findings.iter().map(|finding| finding.told()).collect();
-        assert!(found.len() == 1 && found[0].contains("; 22 tensors have these bytes"), "{found:?}");
+        let found: Vec<_> = report.findings.iter().map(|finding| finding.text.to_string()).collect();
+        assert!(found.len() == 1 && found[0].ends_with("; 22 tensors have these bytes"), "{found:?}");
         let salvage = OpenOptions { salvage: true, ..OpenOptions::default() };
         let saved = open_source(source(&bytes), &salvage).unwrap();
         let damage = saved.damage.unwrap();

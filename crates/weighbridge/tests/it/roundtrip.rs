@@ -128,6 +128,25 @@ fn guessed_tensors_are_reported() {
     assert!(codes.contains(&"guessed-dtype") && !codes.contains(&"guessed-names"), "{codes:?}");
 }
 
+/// A copy of a PyTorch file compares the checksum of the source with that of the copied bytes.
+#[test]
+fn a_damaged_pytorch_file_is_not_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, target) = (dir.path().join("x.pt"), dir.path().join("y.pt"));
+    let golden = testdata("primitiv/good/trained/trained_xor_a.model");
+    convert(golden, &source, &ConvertOptions::default()).unwrap();
+    convert(&source, &target, &ConvertOptions::default()).unwrap();
+    let place = weighbridge::formats::open(&source).unwrap().tensor("w1").unwrap().extents[0].offset;
+    let mut bytes = fs::read(&source).unwrap();
+    bytes[usize::try_from(place).unwrap() + 5] ^= 0x10;
+    fs::write(&source, bytes).unwrap();
+    let old = fs::read(&target).unwrap();
+    let options = ConvertOptions { force: true, ..ConvertOptions::default() };
+    let error = convert(&source, &target, &options).unwrap_err();
+    assert_eq!((error.code().as_str(), error.tensor()), ("crc-mismatch", Some("w1")));
+    assert_eq!(fs::read(&target).unwrap(), old);
+}
+
 /// A stored npz whose bytes changed after it was written: opening does not see it, whoever reads
 /// the whole tensor does, and nothing is written that hides it.
 #[test]

@@ -537,3 +537,40 @@ fn write_name(text: &mut String, name: &[u8]) {
     }
     text.push('"');
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weighbridge_io::source::MemorySource;
+
+    #[test]
+    fn ids_of_a_chunk_are_the_same_with_and_without_its_start_in_memory() {
+        // Two names; the first chunk has the second one and a dropped one, the second chunk has the first one.
+        let mut file: Vec<u8> = [2u64, 3, 42, 1, 2].iter().flat_map(|word| word.to_le_bytes()).collect();
+        file.extend(b"ab");
+        file.extend([0u64, 2, 3].iter().flat_map(|word| word.to_le_bytes()));
+        file.extend([1, 0xff, 0]);
+        let dictionary = |chunk_starts| Dictionary {
+            parts: vec![Arc::new(MemorySource::new("part", file.clone()))],
+            starts: vec![0, 2],
+            ranks_at: vec![42],
+            chunks: 2,
+            chunk_starts,
+            places: false,
+            found: 3,
+        };
+        for dictionary in [dictionary(vec![vec![0, 2, 3]]), dictionary(Vec::new())] {
+            let ids = Ids { dictionary: &dictionary, ids: None };
+            let of_chunk = |chunk| {
+                let mut found = Vec::new();
+                ids.of_chunk(chunk, |id| {
+                    found.push(id);
+                    Ok(())
+                })
+                .map(|()| found)
+            };
+            assert_eq!(of_chunk(0).unwrap(), [Some(1), None]);
+            assert_eq!(of_chunk(1).unwrap(), [Some(0)]);
+        }
+    }
+}

@@ -31,7 +31,8 @@ pub(super) enum Column {
     Features(usize),
 }
 
-/// Bytes before the first edges of the buckets: numbers of edges, of skipped edges and of bad lines, and the bytes of a relation and of a row.
+/// Bytes before the first edges of the buckets: numbers of edges, of skipped edges and of bad lines, and the bytes of a relation and
+/// of a row.
 const HEAD: u64 = 40;
 /// Row of an edge with features instead of an entity: −1 in the file.
 const NO_ROW: u32 = u32::MAX;

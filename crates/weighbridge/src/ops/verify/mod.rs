@@ -431,25 +431,24 @@ fn checksums(tensors: &[&TensorEntry], threads: usize) -> Result<Vec<Finding>> {
         parallel::each(tensors.iter(), workers, look)?.into_iter().flatten().collect();
     found.sort_by_key(|(number, _)| *number);
     // The tensors in one range share its checksum: it is reported with the first one.
-    let (mut findings, mut known) = (Vec::<(usize, Finding)>::new(), HashMap::new());
+    let (mut findings, mut shared) = (Vec::<Finding>::new(), HashMap::new());
     for (_, finding) in found {
-        let key = (finding.file.clone(), finding.offset, finding.text.to_string());
         if finding.code.as_str() == "crc-mismatch" {
-            let place = *known.entry(key).or_insert(findings.len());
-            if let Some((tensors, _)) = findings.get_mut(place) {
-                *tensors += 1;
+            let key = (finding.file.clone(), finding.offset, finding.text.to_string());
+            let (_, tensors) = shared.entry(key).or_insert((findings.len(), 0));
+            *tensors += 1;
+            if *tensors > 1 {
                 continue;
             }
         }
-        findings.push((1, finding));
+        findings.push(finding);
     }
-    let told = |(tensors, mut finding): (usize, Finding)| {
-        if tensors > 1 {
+    for (place, tensors) in shared.into_values().filter(|(_, tensors)| *tensors > 1) {
+        if let Some(finding) = findings.get_mut(place) {
             finding.text = format!("{}; {tensors} tensors have these bytes", finding.text).into();
         }
-        finding
-    };
-    Ok(findings.into_iter().map(told).collect())
+    }
+    Ok(findings)
 }
 
 #[cfg(test)]

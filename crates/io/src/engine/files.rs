@@ -1,7 +1,7 @@
 //! Filling of all files of a plan, sequentially or in parallel.
 //!
-//! All workers together fill a large file. One worker fills each small file, so that a model of ten
-//! thousand files is written in parallel.
+//! One worker fills each file, so that a model of ten thousand files is written in parallel, and as workers that write to one
+//! file wait for each other. All workers together fill a file that is a large part of the plan.
 
 use super::Sink;
 use super::run::{RunOptions, RunReport, WorkerConfig, fill};
@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::plan::{PlannedFile, WritePlan};
 
-/// Longest file, in bytes, that is filled by one worker.
+/// Length in bytes up to which one worker fills a file.
 const MAX_SMALL_FILE: u64 = 8 << 20;
+/// Files of one worker, at least, where all of the plan are of one length: while the last is filled, other workers have none.
+const FILES_EACH: u64 = 4;
 
 /// Stages and fills every file.
 pub(super) fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) -> Result<RunReport> {
@@ -28,8 +30,9 @@ pub(super) fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) 
         fill(file, &*staged, options, workers, &stop)
     };
     let mut report = RunReport::default();
+    let most = MAX_SMALL_FILE.max(plan.bytes() / (workers.threads as u64 * FILES_EACH));
     let (small, large): (Vec<_>, Vec<_>) =
-        plan.files.iter().partition(|file| plan.files.len() > 1 && file.len <= MAX_SMALL_FILE);
+        plan.files.iter().partition(|file| plan.files.len() > 1 && file.len <= most);
     for file in large {
         report.add(one(file, workers)?);
     }

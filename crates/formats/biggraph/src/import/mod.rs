@@ -743,7 +743,9 @@ impl<'i> Steps<'i> {
     ) -> Result<()> {
         let mut missing: Vec<(usize, ChunkId)> = Vec::new();
         for (number, chunk) in chunks.iter().enumerate() {
-            if !self.work.has(&name("ids", *chunk))? {
+            if self.work.has(&name("ids", *chunk))? {
+                self.work.remove(&name("edges", *chunk))?;
+            } else {
                 missing.push((number, *chunk));
             }
         }
@@ -772,12 +774,11 @@ impl<'i> Steps<'i> {
                 let source = self.work.open_file(&name("edges", chunk))?;
                 let edges = Edges::read(&*source, &self.schema)?;
                 self.work.put(&name("ids", chunk), &[relabeling.file(number, &edges, buffers)?])?;
+                // At once: the disk need not hold the edges of all chunks twice.
+                self.work.remove(&name("edges", chunk))?;
                 self.import.run.progress.advance(self.chunk);
                 Ok(())
             })?;
-        }
-        for chunk in chunks {
-            self.work.remove(&name("edges", *chunk))?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@
 //!   stable compiler:
 //!   ```text
 //!   cargo test -p weighbridge-fuzz                                    200,000 inputs
-//!   WEIGHBRIDGE_FUZZ_INPUTS=500000 cargo test -p weighbridge-fuzz    as in CI
+//!   WEIGHBRIDGE_FUZZ_INPUTS=500000 cargo test -p weighbridge-fuzz     500,000 inputs
 //!   cargo run --release -p weighbridge-fuzz -- --inputs 100000000     all targets
 //!   cargo run --release -p weighbridge-fuzz -- npz --inputs 5000000   one target
 //!   cargo run --release -p weighbridge-fuzz -- npz --case 123         repeat one case and print its bytes

@@ -43,7 +43,7 @@ pub(crate) struct Import {
     ///
     /// The columns of a Parquet or Arrow file are found by these names if it has lhs and rhs. By default rel and weight are
     /// optional there.
-    #[arg(long, value_name = "NAMES", value_parser = columns, help_heading = "Input")]
+    #[arg(long, value_name = "NAMES", value_parser = columns, allow_hyphen_values = true, help_heading = "Input")]
     pub columns: Option<Columns>,
     /// Skip the first line of each file of text
     #[arg(long, help_heading = "Input")]
@@ -92,9 +92,14 @@ fn form(text: &str) -> Result<TextForm, String> {
 }
 
 fn columns(text: &str) -> Result<Columns, String> {
-    Columns::parse(text).map_err(|_| {
-        "expected lhs, rhs, and optionally rel and weight, in the order of the columns".to_owned()
-    })
+    let found = |error: weighbridge::Error| {
+        format!(
+            "found {}, expected {}",
+            error.found_text().unwrap_or_default(),
+            error.expected_text().unwrap_or_default()
+        )
+    };
+    Columns::parse(text).map_err(found)
 }
 
 fn order(text: &str) -> Result<EntityOrder, String> {

@@ -1,7 +1,7 @@
 //! Filling of all files of a plan, sequentially or in parallel.
 //!
-//! One worker fills each file, so that a model of ten thousand files is written in parallel, and as workers that write to one
-//! file wait for each other. All workers together fill a file that is a large part of the plan.
+//! One worker fills each file that is a small part of the plan, so that a model of ten thousand files is written in parallel, and as
+//! workers that write to one file wait for each other. All workers together fill the other files.
 
 use super::Sink;
 use super::run::{RunOptions, RunReport, WorkerConfig, fill};
@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::plan::{PlannedFile, WritePlan};
 
-/// Length in bytes up to which one worker fills a file.
+/// Length in bytes up to which one worker fills a file in any case.
 const MAX_SMALL_FILE: u64 = 8 << 20;
-/// Files of one worker, at least, where all of the plan are of one length: while the last is filled, other workers have none.
+/// Minimum number of files of one worker if they are longer: while the last one is filled, the other workers have none.
 const FILES_EACH: u64 = 4;
 
 /// Stages and fills every file.
@@ -30,17 +30,20 @@ pub(super) fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) 
         fill(file, &*staged, options, workers, &stop)
     };
     let mut report = RunReport::default();
-    let most = MAX_SMALL_FILE.max(plan.bytes() / (workers.threads as u64 * FILES_EACH));
-    let (small, large): (Vec<_>, Vec<_>) =
-        plan.files.iter().partition(|file| plan.files.len() > 1 && file.len <= most);
-    for file in large {
+    let part = plan.bytes() / (workers.threads as u64 * FILES_EACH);
+    let (small, large): (Vec<_>, Vec<_>) = groups(&plan.files).into_iter().partition(|group| {
+        // The encoder of a streamed file has memory of its own.
+        let is_streamed = group.iter().any(|file| file.stream.is_some());
+        let most = if is_streamed { MAX_SMALL_FILE } else { part.max(MAX_SMALL_FILE) };
+        plan.files.len() > 1 && group.iter().map(|file| file.len).sum::<u64>() <= most
+    });
+    for file in large.into_iter().flatten() {
         report.add(one(file, workers)?);
     }
-    let groups = groups(small);
     let shared = Mutex::new((report, None));
     let next = AtomicUsize::new(0);
     let work = || {
-        while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(group) = small.get(next.fetch_add(1, Ordering::Relaxed)) {
             for file in group {
                 if stop.load(Ordering::Relaxed) {
                     return;
@@ -61,7 +64,7 @@ pub(super) fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) 
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..workers.threads.min(groups.len()) {
+        for _ in 1..workers.threads.min(small.len()) {
             scope.spawn(work);
         }
         work();
@@ -72,8 +75,8 @@ pub(super) fn fill_all(plan: &WritePlan, sink: &dyn Sink, options: &RunOptions) 
     }
 }
 
-/// Groups files that read from one stream, in their order, for one worker; each other file is a group.
-fn groups(files: Vec<&PlannedFile>) -> Vec<Vec<&PlannedFile>> {
+/// Groups files that read from one stream, in their order; each other file is a group.
+fn groups(files: &[PlannedFile]) -> Vec<Vec<&PlannedFile>> {
     let mut groups: Vec<Vec<&PlannedFile>> = Vec::new();
     let mut streams: HashMap<usize, usize> = HashMap::new();
     for file in files {

@@ -2,7 +2,7 @@
 
 use super::files::fill_all;
 use super::latin1::{self, parts};
-use super::tasks::{Lane, Part, Sizes, Task, Work, copied, cut};
+use super::tasks::{Lane, Part, Sizes, Task, VERIFIED, Work, copied, cut};
 use super::{Sink, StagedFile, default_threads};
 use crate::source::{SourceRef, to_usize};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -91,7 +91,7 @@ pub fn check_memory(memory: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::usage("too-little-memory", "the memory budget is too small")
-        .expected(format_args!("at least {MIN_MEMORY} bytes"))
+        .expected(format_args!("at least {MIN_MEMORY} bytes ({}MiB)", MIN_MEMORY >> 20))
         .found(memory))
 }
 
@@ -167,7 +167,8 @@ pub(super) fn fill(
     let mut checked: Vec<Range<u64>> = checked_ranges(file).collect();
     checked.sort_by_key(|r| (r.start, r.end));
     checked.dedup();
-    let (written, verified) = checks(file, &checked, workers.threads)?;
+    let is_stopped = || stop.load(Ordering::Relaxed) || options.progress.stopped();
+    let (written, verified) = checks(file, &checked, workers.threads, &is_stopped)?;
     let lanes = cut(file, &checked, &verified, workers.sizes);
     let job = Job {
         file,
@@ -441,11 +442,17 @@ struct Buffers {
 type Checks<'a> = (Vec<(usize, &'a SourceCheck)>, Vec<&'a SourceCheck>);
 
 /// Returns the checksums of sources that are not known yet. Those of copied bytes are those of ranges of `checked`, whose CRC is
-/// computed anyway. The others must be verified; a single worker does it here, as workers on other files may need the same ones.
+/// computed anyway. The others must be verified; a single worker verifies the short ones here, as workers on other files may need
+/// the same ones.
 ///
 /// # Errors
-/// As [`Check::verify`](weighbridge_core::checksum::Check::verify).
-fn checks<'a>(file: &'a PlannedFile, checked: &[Range<u64>], threads: usize) -> Result<Checks<'a>> {
+/// As [`Check::verify`](weighbridge_core::checksum::Check::verify); [`weighbridge_core::Kind::Cancelled`].
+fn checks<'a>(
+    file: &'a PlannedFile,
+    checked: &[Range<u64>],
+    threads: usize,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Checks<'a>> {
     let (mut copied, mut verified, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     let verify = |planned: &SourceCheck| planned.check.verify().map_err(|e| e.on_tensor(&planned.tensor));
     let mut new = Vec::new();
@@ -473,7 +480,12 @@ fn checks<'a>(file: &'a PlannedFile, checked: &[Range<u64>], threads: usize) -> 
         let place = place(check.source(), check.offset()).filter(|_| check.kind() == ChecksumKind::Crc32);
         match place.and_then(|place| copies.get(&(place, check.len()))) {
             Some(&range) => copied.push((range, planned)),
-            None if threads == 1 => verify(planned)?,
+            None if threads == 1 && check.len() <= VERIFIED => {
+                if is_stopped() {
+                    return Err(Error::cancelled());
+                }
+                verify(planned)?;
+            }
             None => verified.push(planned),
         }
     }

@@ -11,7 +11,7 @@ use weighbridge_core::tensor::Region;
 /// Shortest copy, in bytes, that is done by the kernel.
 const MIN_KERNEL_COPY: u64 = 1 << 20;
 /// Bytes of a part of a checksum.
-const VERIFIED: u64 = 16 << 20;
+pub(super) const VERIFIED: u64 = 16 << 20;
 /// Longest single kernel copy, so that progress is visible and cancelling is quick.
 const MAX_KERNEL_COPY: u64 = 64 << 20;
 

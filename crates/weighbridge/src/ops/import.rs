@@ -78,7 +78,7 @@ pub struct Imported {
     pub target: String,
     /// Counts.
     pub report: ImportReport,
-    /// Oddities of the configuration.
+    /// Oddities of the configuration and of the inputs.
     pub findings: Vec<Finding>,
 }
 
@@ -91,7 +91,7 @@ pub struct Imported {
 /// # Errors
 /// [`weighbridge_core::Kind::Usage`], `edge-sets`, if the inputs do not fit the edge paths; and those of [`Import::run`].
 pub fn import(inputs: &[String], target: &Path, options: &ImportOptions) -> Result<Imported> {
-    let (config, findings) = configuration(&options.config)?;
+    let (config, mut findings) = configuration(&options.config)?;
     let sets = sets(inputs, &config, options)?;
     let mut import = Import::new(config, sets);
     import.columns = options.columns.clone();
@@ -105,6 +105,9 @@ pub fn import(inputs: &[String], target: &Path, options: &ImportOptions) -> Resu
     import.force = options.force;
     import.run = options.run.clone();
     let report = import.run(target)?;
+    if report.edges.iter().all(|set| set.edges == 0 && set.dropped == 0) {
+        findings.push(Finding::warning("no-edges", "the inputs have no edges"));
+    }
     Ok(Imported { target: path_text(target), report, findings })
 }
 
@@ -155,7 +158,10 @@ fn sets(inputs: &[String], config: &Config, options: &ImportOptions) -> Result<V
             Some(place) => place,
             None if names.len() == 1 => (0, input.clone()),
             None if names.len() == inputs.len() && !is_any_named => (at, input.clone()),
-            None => return Err(unassigned(&names, input)),
+            None => {
+                let inputs = inputs.iter().map(String::as_str);
+                return Err(unassigned(&names, &first_and_more(inputs, MAX_NAMED)));
+            }
         };
         for path in files(&path)? {
             let source = FileSource::open(&path).map_err(|error| match input.split_once('=') {

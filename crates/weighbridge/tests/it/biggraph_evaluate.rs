@@ -140,6 +140,45 @@ fn given_candidates_are_named_in_files() {
 }
 
 #[test]
+fn edges_beside_other_names_have_a_note() {
+    let (model, dir) = (golden("set1/ckpt_dyn_affine"), tempfile::tempdir().unwrap());
+    let place = |name: &str| dir.path().join(name);
+    copy(&golden("set1/dyn"), dir.path());
+    let notes = || {
+        let found = evaluated(&model, &place("valid"), &[&place("train")]).unwrap().evaluation;
+        assert_eq!(found.all.edges, 90);
+        let notes = found.notes.iter().filter(|note| note.code.as_str() == "names-differ");
+        notes.map(|note| note.text.to_string()).collect::<Vec<_>>()
+    };
+    assert!(notes().is_empty());
+    let edit = |name: &str, from: &str, to: &str| {
+        let path = place("entities").join(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from));
+        std::fs::write(path, text.replace(from, to)).unwrap();
+    };
+    // One for the edges, one for those of the filter.
+    edit("entity_names_all_0.json", "\"e1\"", "\"other\"");
+    let found = notes();
+    assert!(found.len() == 2 && found[0].contains("row 3 is other instead of e1, in type all"), "{found:?}");
+    assert!(found[1].contains("train"), "{found:?}");
+    // Another folder has the right names.
+    copy(&golden("set1/dyn/entities"), &place("known"));
+    assert!(notes().is_empty());
+    std::fs::remove_dir_all(place("known")).unwrap();
+    edit("entity_names_all_0.json", "\"other\"", "\"e1\"");
+    assert!(notes().is_empty());
+    edit("dynamic_rel_names.json", "\"rel_0\"", "\"rel_x\"");
+    assert!(notes()[0].contains("relation"));
+    edit("dynamic_rel_names.json", "\"rel_x\"", "\"rel_0\"");
+    // Names of another number of entities, and lists that cannot be read.
+    edit("entity_count_all_1.txt", "22", "21");
+    assert!(notes()[0].contains("44 of type all instead of 45"));
+    edit("entity_count_all_1.txt", "21", "?");
+    assert!(notes().is_empty());
+}
+
+#[test]
 fn damaged_checkpoints_and_other_edges_are_errors() {
     let code = |error: Result<EvaluateReport>| error.unwrap_err().code().as_str();
     let (model, edges) = (golden("set1/ckpt_std_zip"), golden("set1/std/edges"));

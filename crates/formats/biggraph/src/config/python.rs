@@ -27,10 +27,9 @@ const BASE_VALUES: usize = Json::BASE_VALUES;
 /// Function called by upstream.
 pub(super) const FUNCTION: &str = "get_torchbiggraph_config";
 
-/// Hint for converting a configuration with code to JSON by upstream's own parser.
-const BY_UPSTREAM: &str = "weighbridge does not run code; if you trust the file, run: python -c 'import sys, json; \
-     from torchbiggraph.config import ConfigFileLoader as L; \
-     print(json.dumps(L().load_config(sys.argv[1]).to_dict(), indent=4))' FILE > config.json";
+/// Hint for converting a configuration with code to JSON.
+const BY_PYTHON: &str = "weighbridge does not run code; if you trust the file, run: python -c 'import sys, json, runpy; \
+     print(json.dumps(runpy.run_path(sys.argv[1])[\"get_torchbiggraph_config\"](), indent=4))' FILE > config.json";
 
 /// True for text that is a Python configuration, valid or not.
 pub(super) fn is_python(text: &str) -> bool {
@@ -73,7 +72,7 @@ impl<'a> Reader<'a> {
         let rest: String = self.rest().lines().next().unwrap_or_default().chars().take(40).collect();
         let found = if rest.trim().is_empty() { "the end of the line".to_owned() } else { rest };
         let what = format!("line {line} of the Python configuration is not a literal");
-        Error::unsupported("python-config", what).expected(expected).found(found).hint(BY_UPSTREAM)
+        Error::unsupported("python-config", what).expected(expected).found(found).hint(BY_PYTHON)
     }
 
     /// Skips blanks and comments; inside brackets also line ends.

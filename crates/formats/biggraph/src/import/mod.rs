@@ -56,7 +56,7 @@ use twister::Twister;
 use weighbridge_core::ErrorCode;
 use weighbridge_core::error::{Error, Kind, Result};
 use weighbridge_core::phrase;
-use weighbridge_core::phrase::Opt;
+use weighbridge_core::phrase::{Opt, Phrase};
 use weighbridge_core::plan::{FileBuilder, PlannedFile, WritePlan};
 use weighbridge_io::engine::{
     Disk, LocalDisk, LocalSink, RunOptions, Sink, check_memory, default_threads, run,
@@ -347,6 +347,16 @@ impl Import {
         Ok(Json::from(sets.map(|set| set.map(Json::from)).collect::<Result<Vec<_>>>()?))
     }
 
+    /// Hint of an error in a line or row.
+    fn more_bad(&self, of: &str) -> Phrase {
+        match self.skip_bad {
+            0 => phrase![Opt::SkipBad.any("N"), format_args!(" skips such {of}")],
+            most => {
+                phrase![Opt::SkipBad.with(most.to_string()), format_args!(" allows no more such {of}")]
+            }
+        }
+    }
+
     fn order(&self) -> EntityOrder {
         if self.like_upstream { EntityOrder::Seen } else { self.order }
     }
@@ -559,7 +569,8 @@ impl<'i> Steps<'i> {
                 Err(fault) => Err(fault),
             };
             if let Err(fault) = done {
-                self.skip(segment, bad).map_err(|()| bad_line(file, offset + start as u64, &fault))?;
+                self.skip(segment, bad)
+                    .map_err(|()| bad_line(file, offset + start as u64, &fault, import.more_bad("lines")))?;
             }
             start = end + 1;
         }
@@ -581,7 +592,7 @@ impl<'i> Steps<'i> {
             let done = cells.edge(row, &mut text).and_then(|edge| segment.push(&text, &edge));
             if let Err(fault) = done {
                 self.skip(segment, bad).map_err(|()| {
-                    let more = phrase![Opt::SkipBad.any("N"), " skips such rows"];
+                    let more = self.import.more_bad("rows");
                     let error = fault.error().in_file(file.source.label()).hint_too(more);
                     error.within(format_args!("row {}", rows.first + row as u64 + 1))
                 })?;
@@ -774,7 +785,7 @@ impl<'i> Steps<'i> {
                 let source = self.work.open_file(&name("edges", chunk))?;
                 let edges = Edges::read(&*source, &self.schema)?;
                 self.work.put(&name("ids", chunk), &[relabeling.file(number, &edges, buffers)?])?;
-                // At once: the disk need not hold the edges of all chunks twice.
+                // At once: the system uses its memory again for the next one.
                 self.work.remove(&name("edges", chunk))?;
                 self.import.run.progress.advance(self.chunk);
                 Ok(())
@@ -847,8 +858,7 @@ impl<'i> Steps<'i> {
 }
 
 /// Returns the error for the line with the byte at `offset` of the text of a file.
-fn bad_line(file: &EdgeFile, offset: u64, fault: &BadLine) -> Error {
-    let more = phrase![Opt::SkipBad.any("N"), " skips such lines"];
+fn bad_line(file: &EdgeFile, offset: u64, fault: &BadLine, more: Phrase) -> Error {
     let error = fault.error().in_file(file.source.label()).hint_too(more);
     match file.line_at(offset) {
         Ok(line) => error.within(format_args!("line {line}")),

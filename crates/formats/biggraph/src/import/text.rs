@@ -26,10 +26,15 @@ impl Columns {
     pub fn parse(text: &str) -> Result<Self> {
         let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
         let count = |name: &str| names.iter().filter(|own| *own == name).count();
-        let known = names.iter().all(|name| name == IGNORED || NAMES.contains(&name.as_str()));
-        if !known || NAMES.iter().any(|name| count(name) > 1) || count("lhs") == 0 || count("rhs") == 0 {
+        let other = names.iter().find(|name| *name != IGNORED && !NAMES.contains(&name.as_str()));
+        if let Some(other) = other {
             return Err(Error::usage("edge-columns", "invalid edge columns")
-                .expected("lhs, rhs, and optionally rel and weight, each once, in the order of the file; - for other columns")
+                .expected("lhs, rhs, rel or weight, in the order of the file; - is a column that is not read")
+                .found(other));
+        }
+        if NAMES.iter().any(|name| count(name) > 1) || count("lhs") == 0 || count("rhs") == 0 {
+            return Err(Error::usage("edge-columns", "invalid edge columns")
+                .expected("lhs, rhs, and optionally rel and weight, each once, in the order of the file; - is a column that is not read")
                 .found(text));
         }
         Ok(Self { names })

@@ -175,7 +175,12 @@ impl Meaning {
                     let text = "the entity types of partitioned edges are unknown";
                     return Err(Error::mismatch("no-config", text)
                         .in_file(&checkpoint.label)
-                        .hint(phrase![Opt::Config.any("FILE"), " sets the path of config.json"]));
+                        .hint(phrase![
+                            Opt::Entities.any("FOLDER"),
+                            " names the folder with the counts and names of entities; with several entity types, ",
+                            Opt::Config.any("FILE"),
+                            " also config.json"
+                        ]));
                 }
                 _ => {}
             }

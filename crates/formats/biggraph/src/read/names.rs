@@ -357,7 +357,7 @@ fn entities_of_checkpoint(
 }
 
 /// Entities of an edge folder: in the folder named by the caller, at the path in the configuration
-/// relative to the edges, in the same folder, in its parent, or in `entities` beside it.
+/// relative to the edges, in the same folder, or in its parent.
 pub(super) fn entities_of_edges(
     folder: Option<&FolderRef>,
     config: Option<&Config>,
@@ -381,15 +381,8 @@ pub(super) fn entities_of_edges(
     if let Some(found) = find(folder, ways)? {
         return Ok(Some(found));
     }
-    // `import` writes both below one folder.
-    for (path, way) in [("..", "the parent folder"), ("../entities", "../entities")] {
-        if let Some(folder) = folder.beside(Path::new(path))?
-            && let Some(entities) = Entities::of(&folder)?
-        {
-            return Ok(Some((entities, way.to_owned())));
-        }
-    }
-    Ok(None)
+    let Some(parent) = folder.beside(Path::new(".."))? else { return Ok(None) };
+    Ok(Entities::of(&parent)?.map(|entities| (entities, "the parent folder".to_owned())))
 }
 
 /// Text of a path without `x/..`.

@@ -72,7 +72,7 @@ pub use compared::ComparedRows;
 pub(crate) use effective_config::text_in_file;
 pub use evaluate::{
     EdgeRank, EvaluateOptions, Evaluation, HITS, Metrics, Negatives, RelationMetrics, SideRank, evaluate,
-    rank, ranked_types,
+    name_difference, rank, ranked_types,
 };
 pub use init_embeddings::{InitEmbeddings, init_embeddings};
 pub use layout::FileName;

@@ -2,12 +2,12 @@
 
 use super::neighbors::{opened, row_name, row_of_query, rows_of_names};
 use crate::Limits;
-use crate::checkpoint::{Checkpoint, Name, Note, RowNameList, RowNamesRef, TensorEntry, TensorPath, Value};
+use crate::checkpoint::{Checkpoint, Name, Note, RowNameList, TensorEntry, TensorPath};
 use crate::engine::{Disk, ItemKind, LocalDisk};
 use crate::error::{Error, Result};
 use crate::formats::biggraph::{
     EvaluateOptions as Settings, Evaluation, HITS, Metrics, Negatives, SideRank, evaluate as evaluation,
-    rank as ranked, ranked_types, read_name_list,
+    name_difference, rank as ranked, ranked_types, read_name_list,
 };
 use crate::formats::{OpenOptions, open_with};
 use crate::phrase;
@@ -113,102 +113,37 @@ pub fn evaluate(path: &Path, edges: &Path, options: &EvaluateOptions) -> Result<
     })
 }
 
-/// Returns a text if the folders beside edges have lists of names, and none of them has those of the checkpoint: the numbers of the
-/// edges may be those of other entities.
+/// Returns a text if folders beside the edges have names, and none of them has those of the checkpoint.
 ///
 /// # Errors
-/// Errors of the names of the checkpoint.
+/// As [`name_difference`].
 fn other_names(checkpoint: &Checkpoint, edges: &Path, plain: &OpenOptions) -> Result<Option<String>> {
-    let tables = tables(checkpoint);
+    let types = ranked_types(checkpoint)?;
     let folder = if edges.is_dir() { edges } else { edges.parent().unwrap_or(edges) };
-    let parent = folder.canonicalize().ok().and_then(|folder| folder.parent().map(Path::to_owned));
-    let beside = parent.iter().flat_map(|parent| LocalDisk.list(parent).unwrap_or_default());
-    let shown = folder.parent().unwrap_or(folder);
+    let parent = match folder.file_name() {
+        Some(_) => folder.with_file_name(""),
+        None => folder.join(".."),
+    };
+    let listed = if parent.as_os_str().is_empty() { Path::new(".") } else { &parent };
     let mut other = None;
-    for item in beside.filter(|item| item.kind == ItemKind::Folder) {
-        let path = shown.join(&item.name);
-        let has_names = |(entity, _): &(&str, _)| path.join(format!("entity_names_{entity}_0.json")).exists();
-        if !tables.iter().any(has_names) {
+    for item in LocalDisk.list(listed).unwrap_or_default() {
+        let path = parent.join(&item.name);
+        let has_names = |entity: &String| path.join(format!("entity_names_{entity}_0.json")).exists();
+        if item.kind != ItemKind::Folder || !types.iter().any(has_names) {
             continue;
         }
-        // Lists that cannot be read tell nothing.
-        let Some(names) = open_with(&path, plain).ok().filter(|names| names.kind == "entities") else {
-            continue;
-        };
-        match difference(checkpoint, &tables, &names)? {
-            Some(found) => {
-                other.get_or_insert_with(|| {
-                    format!(
-                        "{} has other names than the checkpoint: {found}; if they are those of {}, its numbers mean other entities, \
-                         and the ranks are wrong",
-                        names.label,
-                        edges.display()
-                    )
-                });
-            }
-            None => return Ok(None),
-        }
+        // Lists that cannot be read are not compared.
+        let Ok(names) = open_with(&path, plain) else { continue };
+        let Some(found) = name_difference(checkpoint, &names)? else { return Ok(None) };
+        other.get_or_insert_with(|| {
+            let edges = edges.display();
+            format!(
+                "{}: {found}; if the edges in {edges} were numbered by these names, the ranks are wrong",
+                names.label
+            )
+        });
     }
     Ok(other)
-}
-
-/// Returns the tables of the entity types.
-fn tables(checkpoint: &Checkpoint) -> Vec<(&str, &TensorEntry)> {
-    let tables = checkpoint.tensors.iter().filter(|tensor| tensor.role.slot().is_none());
-    let named = tables.filter_map(|tensor| match tensor.path.parts() {
-        [first, entity] if first.as_str() == Some("embeddings") => Some((entity.as_str()?, tensor)),
-        _ => None,
-    });
-    named.collect()
-}
-
-/// Returns the first difference of lists of names from those of a checkpoint.
-fn difference(
-    checkpoint: &Checkpoint,
-    tables: &[(&str, &TensorEntry)],
-    names: &Checkpoint,
-) -> Result<Option<String>> {
-    for (entity, table) in tables {
-        let path = TensorPath::new(vec![Name::from("entities"), Name::from(*entity)]);
-        // Without names where a count is missing.
-        let own = names.tensors.iter().find(|tensor| tensor.path == path && tensor.row_names.is_some());
-        let Some(own) = own else { continue };
-        let rows = [own, *table].map(|tensor| tensor.shape.dims().first().copied().unwrap_or(0));
-        if rows[0] != rows[1] {
-            return Ok(Some(format!("{} of type {entity} instead of {}", rows[0], rows[1])));
-        }
-        let (Some(own), Some(known)) = (&own.row_names, &table.row_names) else { continue };
-        let files = |names: &RowNamesRef| -> Vec<_> {
-            names.sources().iter().map(|source| Path::new(source.label()).canonicalize().ok()).collect()
-        };
-        if files(own) == files(known) {
-            continue;
-        }
-        let known = known.read()?;
-        let (mut row, mut found) = (0, None);
-        let compared = own.each(&mut |names| {
-            for name in names.iter() {
-                if found.is_none() && known.get(row) != Some(name) {
-                    let known = known.get(row).unwrap_or_default();
-                    found = Some(format!("{} is {} instead of {}", row, escape(name), escape(known)));
-                }
-                row += 1;
-            }
-            Ok(())
-        });
-        if compared.is_ok() && found.is_some() {
-            return Ok(found.map(|found| format!("row {found}, in type {entity}")));
-        }
-    }
-    let relations = [names, checkpoint].map(|one| one.metadata.get("relation_names"));
-    if let [Some(Value::List(own)), Some(Value::List(known))] = relations
-        && own != known
-    {
-        let row = own.iter().zip(known).position(|(own, known)| own != known);
-        let row = row.unwrap_or(own.len().min(known.len()));
-        return Ok(Some(format!("relation {row} is another one")));
-    }
-    Ok(None)
 }
 
 /// Entity type and rows of given candidates.

@@ -160,7 +160,10 @@ fn edges_beside_other_names_have_a_note() {
     // One for the edges, one for those of the filter.
     edit("entity_names_all_0.json", "\"e1\"", "\"other\"");
     let found = notes();
-    assert!(found.len() == 2 && found[0].contains("row 3 is other instead of e1, in type all"), "{found:?}");
+    assert!(
+        found.len() == 2 && found[0].contains("row 3 of type all is other, the checkpoint has e1"),
+        "{found:?}"
+    );
     assert!(found[1].contains("train"), "{found:?}");
     // Another folder has the right names.
     copy(&golden("set1/dyn/entities"), &place("known"));
@@ -169,11 +172,11 @@ fn edges_beside_other_names_have_a_note() {
     edit("entity_names_all_0.json", "\"other\"", "\"e1\"");
     assert!(notes().is_empty());
     edit("dynamic_rel_names.json", "\"rel_0\"", "\"rel_x\"");
-    assert!(notes()[0].contains("relation"));
+    assert!(notes()[0].contains("is rel_x, the checkpoint has rel_0"));
     edit("dynamic_rel_names.json", "\"rel_x\"", "\"rel_0\"");
     // Names of another number of entities, and lists that cannot be read.
     edit("entity_count_all_1.txt", "22", "21");
-    assert!(notes()[0].contains("44 of type all instead of 45"));
+    assert!(notes()[0].contains("44 names of type all, the checkpoint has 45"));
     edit("entity_count_all_1.txt", "21", "?");
     assert!(notes().is_empty());
 }

@@ -7,16 +7,19 @@
 //! | --- | --- |
 //! | `edges` | edges as rows of whole tables |
 //! | `filter` | known edges, excluded from the negatives |
+//! | `names` | comparison of names beside edges with those of a checkpoint |
 //! | `ranking` | counts of candidates that score at least as high as an edge |
 //! | `report` | metrics |
 
 mod edges;
 mod filter;
+mod names;
 mod ranking;
 mod report;
 #[cfg(test)]
 mod tests;
 
+pub use names::name_difference;
 pub use report::{Evaluation, HITS, Metrics, RelationMetrics};
 
 use super::config::Side;

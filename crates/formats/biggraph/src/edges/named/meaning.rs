@@ -177,9 +177,9 @@ impl Meaning {
                         .in_file(&checkpoint.label)
                         .hint(phrase![
                             Opt::Entities.any("FOLDER"),
-                            " names the folder with the counts and names of entities; with several entity types, ",
+                            " is the folder with the counts and names of entities; several entity types also need ",
                             Opt::Config.any("FILE"),
-                            " also config.json"
+                            " (config.json)"
                         ]));
                 }
                 _ => {}
